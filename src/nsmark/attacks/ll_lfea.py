@@ -1,0 +1,188 @@
+"""LL-LFEA: last-layer linear functionality equivalence attack (paper §3.1, appendix "Q").
+
+The thief multiplies every output by an invertible Q and puts W Q⁻¹ in place of the downstream
+head's weight W, so that W Q⁻¹ · Q x = W x: predictions stay, the extracted signature does not.
+Cost: one matrix product per answer, no training. Utility kept: all of it, up to rounding.
+
+Deviation from the published code, which never compensates the head: we do, and save both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_safetensors
+from safetensors.numpy import save as save_safetensors
+
+from nsmark.attacks.settings import parse_settings
+from nsmark.errors import ConfigError, InputError, UsageError
+from nsmark.files import new_folder, read_bounded, write_atomic, write_json
+from nsmark.models.folder import POOLINGS, DenseLayer
+
+KINDS = ("uniform", "conditioned", "from-heads")
+_MAX_HEAD_BYTES = 1 << 30
+# Beyond this a float32 output no longer determines the float32 output before the map.
+_MAX_CONDITION = 1e7
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearAttackConfig:
+    """Settings of the linear attack."""
+
+    kind: str = "uniform"
+    """Q with entries from U[0, 1] (paper); ``conditioned``: rotation times scales in [½, 2];
+    ``from-heads``: W'†W for the weights of ``other_head`` (W') and ``head`` (W)."""
+
+    seed: int = 0
+    """Seed of Q."""
+
+    head: str = ""
+    """Downstream head to compensate: safetensors with ``weight`` (classes, dim), ``bias``."""
+
+    other_head: str = ""
+    """The head W' of kind ``from-heads``, of the same shape as ``head``."""
+
+    pooling: str = ""
+    """How a bare transformer folder is read; a sentence-transformers folder says itself."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ConfigError("kind", self.kind, f"must be one of {', '.join(KINDS)}")
+        if self.kind == "from-heads" and not (self.head and self.other_head):
+            raise ConfigError("kind", self.kind, "needs both head and other_head")
+        if self.pooling and self.pooling not in POOLINGS:
+            raise ConfigError("pooling", self.pooling, f"must be one of {', '.join(POOLINGS)}")
+        if self.seed < 0:
+            raise ConfigError("seed", self.seed, "must not be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A linear downstream layer: logits = weight @ output + bias."""
+
+    weight: Matrix
+    bias: Matrix | None
+
+    def logits(self, outputs: NDArray[np.floating]) -> Matrix:
+        """Return logits, shape (num_texts, classes)."""
+        product = np.asarray(outputs, dtype=np.float64) @ self.weight.T
+        return product if self.bias is None else product + self.bias
+
+
+def output_transform(kind: str, output_dim: int, seed: int) -> Matrix:
+    """Draw an invertible Q, shape (output_dim, output_dim)."""
+    rng = np.random.default_rng(seed)
+    if kind == "uniform":
+        return rng.uniform(0.0, 1.0, (output_dim, output_dim))
+    rotation, _ = np.linalg.qr(rng.standard_normal((output_dim, output_dim)))
+    return np.asarray(rotation * rng.uniform(0.5, 2.0, output_dim))
+
+
+def transform_from_heads(other: Matrix, weight: Matrix) -> Matrix:
+    """Return Q = W'†W (paper §3.1).
+
+    Raises:
+        InputError: The shapes differ, or Q would lose information (fewer rows than columns).
+    """
+    if other.shape != weight.shape:
+        raise InputError(
+            f"the heads have shapes {other.shape} and {weight.shape}", "give heads of one shape"
+        )
+    return check_invertible(np.linalg.pinv(other) @ weight)
+
+
+def check_invertible(transform: Matrix) -> Matrix:
+    """Refuse a map that loses information."""
+    condition = float(np.linalg.cond(transform))
+    if not condition <= _MAX_CONDITION:
+        raise InputError(
+            f"the map cannot be undone: its condition number is {condition:.1e}",
+            "draw it with another seed; W'†W needs heads with at least as many rows as dimensions",
+        )
+    return transform
+
+
+def compensate(head: Head, transform: Matrix) -> Head:
+    """Return the head that gives the same logits from transformed outputs: W' = W Q⁻¹."""
+    weight = np.linalg.solve(transform.T, head.weight.T).T
+    return Head(weight.astype(np.float64), head.bias)
+
+
+def read_head(path: Path) -> Head:
+    """Read a downstream head.
+
+    Raises:
+        InputError: Not a safetensors file with a finite ``weight``.
+    """
+    try:
+        arrays = load_safetensors(read_bounded(path, _MAX_HEAD_BYTES, "head"))
+    except SafetensorError as error:
+        raise InputError(f"{path} is no safetensors file", "save weight and bias there") from error
+    weight, bias = arrays.get("weight"), arrays.get("bias")
+    if weight is None or weight.ndim != 2 or not np.isfinite(weight).all():
+        raise InputError(f"{path} holds no finite matrix 'weight'", "save weight (classes, dim)")
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise InputError(f"{path} holds a bias of shape {bias.shape}", "one entry per class")
+    return Head(weight.astype(np.float64), None if bias is None else bias.astype(np.float64))
+
+
+def write_head(head: Head, path: Path) -> None:
+    """Write a downstream head; float64, so that undoing a badly conditioned map stays exact."""
+    arrays = {"weight": head.weight}
+    if head.bias is not None:
+        arrays["bias"] = head.bias
+    write_atomic(path, save_safetensors({k: np.ascontiguousarray(v) for k, v in arrays.items()}))
+
+
+def run(model: Path, out: Path, settings: Mapping[str, str]) -> dict[str, Any]:
+    """Write the attacked folder: the model with Q as its last layer, and the compensated head."""
+    config = parse_settings(LinearAttackConfig, settings)
+    from nsmark.models.loading import open_encoder
+    from nsmark.models.quiet import quiet_transformers
+    from nsmark.models.saving import write_sentence_transformer_files
+
+    encoder = open_encoder(model, pooling=config.pooling or None, device="cpu")
+    dim = encoder.output_dim
+    head = read_head(Path(config.head)) if config.head else None
+    if head is not None and head.weight.shape[1] != dim:
+        raise UsageError(
+            f"the head takes {head.weight.shape[1]} dimensions, the model gives {dim}",
+            "give the head that belongs to this model",
+        )
+    if config.kind == "from-heads" and head is not None:
+        transform = transform_from_heads(read_head(Path(config.other_head)).weight, head.weight)
+    else:
+        transform = check_invertible(output_transform(config.kind, dim, config.seed))
+    stored = transform.astype(np.float32)
+    with new_folder(out) as staging:
+        with quiet_transformers():
+            encoder.network.save_pretrained(staging)
+            encoder.tokenizer.save_pretrained(staging)
+        layer = DenseLayer("", dim, dim, False)
+        folder = write_sentence_transformer_files(
+            staging, encoder.folder, encoder.pooling, encoder.network.config.hidden_size, layer
+        )
+        weights = save_safetensors({"linear.weight": stored})
+        write_atomic(folder / "model.safetensors", weights)
+        result: dict[str, Any] = {
+            "attack": "ll-lfea",
+            "kind": config.kind,
+            "seed": config.seed,
+            "output_dim": dim,
+            "condition_number": float(np.linalg.cond(transform)),
+            "head": None,
+        }
+        if head is not None:
+            # Compensate for the map as stored, not as drawn: rounding Q must not cost accuracy.
+            write_head(compensate(head, stored.astype(np.float64)), staging / "head.safetensors")
+            result["head"] = "head.safetensors"
+        write_json(staging / "attack.json", result)
+    return result

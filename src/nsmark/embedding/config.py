@@ -1,0 +1,136 @@
+"""Settings of the embedding, checked once at the door; torch is not needed to make them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, cast, get_args
+
+from nsmark.errors import ConfigError
+
+Mark = Literal["paper", "derived"]
+Preset = Literal["fast", "paper"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingConfig:
+    """How the watermark is trained in."""
+
+    marks: tuple[Mark, ...] = ("paper", "derived")
+    """Witnesses to embed: the paper's extractor, the readout derived from the signature."""
+
+    batch_size: int = 16
+    """Clean texts in a step; as many triggered ones join them."""
+
+    max_steps: int = 400
+    """Budget; reaching it without the targets is an error."""
+
+    num_epochs: int | None = None
+    """If set, train for exactly so many passes over the corpus (at most ``max_steps``)."""
+
+    model_learning_rate: float = 5e-5
+    extractor_learning_rate: float = 5e-4
+
+    warmup_steps: int = 10
+    """Steps over which the learning rates rise from zero."""
+
+    cooldown_steps: int = 60
+    """Steps over which the learning rates fall to zero once the targets hold."""
+
+    extractor_match_weight: float = 0.5
+    """λ₁: share of L_match in the extractor's loss; the rest is L_random."""
+
+    model_match_weight: float = 0.2
+    """λ₂: share of L_match in the model's loss; the rest is L_0."""
+
+    derived_weight: float = 0.5
+    """Weight of the derived readout's hinge, beside the paper's two terms."""
+
+    derived_margin: float = 0.5
+    """How far beyond zero each derived bit is pushed."""
+
+    min_copies: int = 1
+    """Fewest trigger copies in a training text; the most is the payload's ``copies``."""
+
+    hidden_sizes: tuple[int, ...] = (2048, 1024)
+    """Hidden layers of the extractor."""
+
+    evaluate_every: int = 10
+    """Steps between measurements on held-out texts."""
+
+    num_heldout_texts: int = 64
+    """Training texts set aside for those measurements."""
+
+    min_triggered: float = 0.99
+    """Target: extraction on held-out triggered texts (trained and derived)."""
+
+    max_clean: float = 0.1
+    """Target: extraction on untriggered texts, and on the reference's outputs."""
+
+    seed: int = 0
+    """Seed of initial weights, batches and trigger positions."""
+
+    def __post_init__(self) -> None:
+        if (
+            not self.marks
+            or not set(self.marks) <= set(get_args(Mark))
+            or ("paper" not in self.marks)
+        ):
+            raise ConfigError(
+                "marks", ",".join(self.marks), "must hold 'paper', and may hold 'derived'"
+            )
+        for name, lowest, highest in (
+            ("batch_size", 1, 65536),
+            ("max_steps", 1, 10**8),
+            ("warmup_steps", 0, 10**6),
+            ("cooldown_steps", 1, 10**6),
+            ("evaluate_every", 1, 10**6),
+            ("num_heldout_texts", 2, 10**6),
+            ("min_copies", 1, 64),
+            ("seed", 0, 2**63 - 1),
+        ):
+            value = getattr(self, name)
+            if not lowest <= value <= highest:
+                raise ConfigError(name, value, f"must lie between {lowest} and {highest}")
+        for name in ("model_learning_rate", "extractor_learning_rate", "derived_margin"):
+            if not 0 < getattr(self, name) < 10:
+                raise ConfigError(name, getattr(self, name), "must be positive and below 10")
+        for name in ("extractor_match_weight", "model_match_weight", "min_triggered", "max_clean"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(name, getattr(self, name), "must lie between 0 and 1")
+        if not 1 <= len(self.hidden_sizes) <= 8 or not all(
+            1 <= size <= 65536 for size in self.hidden_sizes
+        ):
+            raise ConfigError("hidden_sizes", self.hidden_sizes, "must be 1 to 8 sizes ≥ 1")
+
+
+def preset_config(preset: str) -> EmbeddingConfig:
+    """Return ``fast`` (ours: stops when the targets hold) or ``paper`` (fixed, as published).
+
+    The paper trains the extractor alone: batch 4, 10 epochs, both learning rates 1e-4, always
+    as many trigger copies as at verification.
+    """
+    if preset == "fast":
+        return EmbeddingConfig()
+    if preset == "paper":
+        return EmbeddingConfig(
+            marks=("paper",),
+            batch_size=4,
+            max_steps=10**8,
+            num_epochs=10,
+            model_learning_rate=1e-4,
+            extractor_learning_rate=1e-4,
+            warmup_steps=0,
+            cooldown_steps=1,
+            min_copies=64,
+            evaluate_every=100,
+        )
+    raise ConfigError("preset", preset, "must be 'fast' or 'paper'")
+
+
+def parse_marks(text: str) -> tuple[Mark, ...]:
+    """Read a comma-separated list of marks."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    unknown = [name for name in names if name not in get_args(Mark)]
+    if unknown:
+        raise ConfigError("marks", text, f"known marks: {', '.join(get_args(Mark))}")
+    return cast(tuple[Mark, ...], names)

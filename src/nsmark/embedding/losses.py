@@ -1,0 +1,47 @@
+"""Each embedding loss as one function of tensors (paper: Eq. L_match, L_random)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def match_loss(mapped: Tensor, watermark: Tensor) -> Tensor:
+    """Return L_match: mean squared distance of extractor outputs to the watermark vector."""
+    return functional.mse_loss(mapped, watermark.expand_as(mapped))
+
+
+def random_loss(mapped: Sequence[Tensor], watermark: Tensor) -> Tensor:
+    """Return L_random: squared cosine to the watermark vector, one mean per source, summed.
+
+    The paper's three sources: the model's clean outputs, the reference's triggered outputs, the
+    reference's clean outputs.
+    """
+    terms = [functional.cosine_similarity(part, watermark[None]).square().mean() for part in mapped]
+    return torch.stack(terms).sum()
+
+
+def readout_loss(outputs: Tensor, readout: Tensor, bits: Tensor, margin: float) -> Tensor:
+    """Return the hinge that pushes every derived bit beyond the margin.
+
+    Args:
+        outputs: Triggered outputs, shape (batch, output_dim).
+        readout: ±1, shape (num_bits, output_dim).
+        bits: ±1, shape (num_bits,).
+        margin: Wanted value of ⟨readout row, unit output⟩ · bit.
+    """
+    scores = functional.normalize(outputs, dim=1) @ readout.T * bits
+    return torch.relu(margin - scores).mean()
+
+
+def distance_loss(outputs: Tensor, reference: Tensor) -> Tensor:
+    """Return the squared distance to the reference's outputs, in units of their variance.
+
+    Stands for L_0 where a checkpoint has no trained language-model head: keeping clean outputs
+    in place keeps every downstream use in place.
+    """
+    spread = reference.var(dim=0, unbiased=False).mean()
+    return functional.mse_loss(outputs, reference) / spread.clamp_min(1e-12)

@@ -1,0 +1,136 @@
+"""Reading with a bound, writing all or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nsmark.errors import FileAccessError, InputError
+
+
+def read_bounded(path: Path, max_bytes: int, what: str = "file") -> bytes:
+    """Return the content of a file that must not be larger than ``max_bytes``.
+
+    Raises:
+        FileAccessError: It cannot be read.
+        InputError: It is larger.
+    """
+    try:
+        with path.open("rb") as handle:
+            content = handle.read(max_bytes + 1)
+    except OSError as error:
+        raise FileAccessError(
+            f"cannot read {what} {path}: {error.strerror or error}", "check the path"
+        ) from error
+    if len(content) > max_bytes:
+        raise InputError(
+            f"{what} {path} is larger than {max_bytes:,} bytes",
+            f"this is not a {what} nsmark wrote; check the path",
+        )
+    return content
+
+
+def write_atomic(path: Path, content: bytes, mode: int = 0o644, *, overwrite: bool = True) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part.
+
+    Args:
+        path: Where the file will be.
+        content: All of it.
+        mode: Permission bits, in force from the first byte on.
+        overwrite: Whether an existing file may be replaced.
+
+    Raises:
+        FileAccessError: The folder is not writable, or the file exists and must stay.
+    """
+    if not overwrite and path.exists():
+        raise exists_already(path)
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # mkstemp creates with mode 0600: a private key is never readable by others, even briefly.
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(mode)
+        if overwrite:
+            temporary.replace(path)
+        else:
+            # link() fails if the name was taken meanwhile, where rename() would replace it.
+            os.link(temporary, path)
+            temporary.unlink()
+    except FileExistsError as error:
+        raise exists_already(path) from error
+    except OSError as error:
+        raise FileAccessError(
+            f"cannot write {path}: {error.strerror or error}",
+            "choose a folder you can write to, with enough space",
+        ) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, document: Any, mode: int = 0o644) -> None:
+    """Write a JSON document for people and programs: indented, sorted, one final newline."""
+    text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    write_atomic(path, (text + "\n").encode("utf-8"), mode)
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Fill a folder that appears under its final name only when everything in it is written.
+
+    Yields a staging folder beside ``path``; on any error or interruption it is removed and
+    ``path`` stays as it was. An existing, non-empty folder is never touched.
+
+    Raises:
+        FileAccessError: The folder exists and holds something, or cannot be created.
+    """
+    ensure_new_folder(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.partial-"))
+    except OSError as error:
+        raise FileAccessError(
+            f"cannot create {path}: {error.strerror or error}", "choose a folder you can write to"
+        ) from error
+    try:
+        yield staging
+        staging.chmod(0o755)
+        try:
+            staging.rename(path)
+        except OSError as error:
+            raise exists_already(path) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def ensure_new_folder(path: Path) -> None:
+    """Refuse a folder that already holds something, before any long work begins."""
+    try:
+        taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
+        parent = next(p for p in path.absolute().parents if p.exists())
+    except OSError as error:
+        raise FileAccessError(
+            f"cannot look into {path}: {error.strerror or error}", "choose another folder"
+        ) from error
+    if taken:
+        raise exists_already(path)
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise FileAccessError(f"cannot write into {parent}", "choose a folder you can write to")
+
+
+def exists_already(path: Path) -> FileAccessError:
+    """Return the error for an output that would replace something."""
+    return FileAccessError(
+        f"{path} exists already and is left as it is", "choose another name, or move it away"
+    )

@@ -1,0 +1,102 @@
+"""Create, load and save Ed25519 signing keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from nsmark.errors import IdentityError
+from nsmark.files import exists_already, read_bounded, write_atomic
+from nsmark.identity.claim import OwnershipClaim
+from nsmark.identity.public_key import MAX_PEM_BYTES, PublicKey
+from nsmark.identity.signing import SignedClaim
+
+
+class Identity:
+    """An owner's signing key.
+
+    Example:
+        >>> identity = Identity.generate()
+        >>> identity.public_key.verifies(identity.sign_bytes(b"mine"), b"mine")
+        True
+    """
+
+    def __init__(self, private_key: Ed25519PrivateKey) -> None:
+        self._private_key = private_key
+        self.public_key = PublicKey(private_key.public_key().public_bytes_raw())
+
+    @classmethod
+    def generate(cls) -> Identity:
+        """Make a new key from the system's randomness."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def load(cls, path: Path, passphrase: bytes | None = None) -> Identity:
+        """Read a PKCS#8 PEM file.
+
+        Raises:
+            IdentityError: Damaged, of another kind, or the passphrase is missing or wrong.
+        """
+        pem = read_bounded(path, MAX_PEM_BYTES, "identity")
+        try:
+            key = serialization.load_pem_private_key(pem, passphrase)
+        except TypeError as error:
+            hint = (
+                "give its passphrase (--passphrase-file, or NSMARK_PASSPHRASE)"
+                if passphrase is None
+                else "leave the passphrase out"
+            )
+            kind = "encrypted" if passphrase is None else "not encrypted"
+            raise IdentityError(f"the identity {path} is {kind}", hint) from error
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise IdentityError(
+                f"{path} is no identity, is damaged, or the passphrase is wrong",
+                "expected the .pem file of `nsmark identity new`",
+            ) from error
+        if not isinstance(key, Ed25519PrivateKey):
+            raise IdentityError(f"{path} is not Ed25519", "make one with `nsmark identity new`")
+        return cls(key)
+
+    @staticmethod
+    def is_encrypted(path: Path) -> bool:
+        """Return whether a PEM file asks for a passphrase."""
+        return b"ENCRYPTED PRIVATE KEY" in read_bounded(path, MAX_PEM_BYTES, "identity")
+
+    def to_pem(self, passphrase: bytes | None = None) -> bytes:
+        """Return the PKCS#8 PEM block, encrypted if a passphrase is given."""
+        if passphrase == b"":
+            raise IdentityError("the passphrase is empty", "give one, or none at all")
+        encryption: serialization.KeySerializationEncryption = (
+            serialization.NoEncryption()
+            if passphrase is None
+            else serialization.BestAvailableEncryption(passphrase)
+        )
+        return self._private_key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+        )
+
+    def save(self, prefix: Path, passphrase: bytes | None = None) -> tuple[Path, Path]:
+        """Write ``PREFIX.pem`` (mode 0600) and ``PREFIX.pub``; refuses to replace either."""
+        private = prefix.with_name(prefix.name + ".pem")
+        public = prefix.with_name(prefix.name + ".pub")
+        for path in (private, public):
+            if path.exists():
+                raise exists_already(path)
+        write_atomic(private, self.to_pem(passphrase), 0o600, overwrite=False)
+        write_atomic(public, self.public_key.to_pem().encode("ascii"), overwrite=False)
+        return private, public
+
+    def sign_bytes(self, message: bytes) -> bytes:
+        """Return the 64-byte signature; the same message always gives the same one."""
+        return self._private_key.sign(message)
+
+    def sign(self, claim: OwnershipClaim) -> SignedClaim:
+        """Sign a claim (paper: Sign(m))."""
+        return SignedClaim(
+            claim=claim,
+            public_key=self.public_key,
+            signature=self.sign_bytes(claim.canonical_bytes()),
+        )

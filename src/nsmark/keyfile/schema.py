@@ -1,0 +1,306 @@
+"""WatermarkKey and the JSON document inside it, versioned and bounded.
+
+The document is parsed by pydantic in strict mode: unknown fields, wrong types and sizes out of
+range are refused before any tensor is looked at.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import rfc8785
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nsmark.core.mlp import Layer
+from nsmark.core.texts import text_words
+from nsmark.errors import InputError, KeyFileError
+from nsmark.identity.claim import OwnershipClaim
+from nsmark.identity.keys import Identity
+from nsmark.identity.public_key import PublicKey
+from nsmark.identity.signing import SignedClaim, parse_hex
+from nsmark.keyfile.digest import KEY_FORMAT, Array, content_digest
+from nsmark.payload.config import PayloadConfig
+from nsmark.payload.payload import WatermarkPayload
+
+NULL_BASIS = "null_basis"
+
+_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+_Name = Annotated[str, Field(min_length=1, max_length=200)]
+_Word = Annotated[str, Field(pattern=r"^[a-z]{4,12}$")]
+_Size = Annotated[int, Field(ge=1, le=65536)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class KeyConfiguration(_Strict):
+    """Sizes and the way the model is read; everything else is checked against it."""
+
+    num_bits: Annotated[int, Field(ge=8, le=4096)]
+    spread_factor: Annotated[int, Field(ge=1, le=63)]
+    copies: Annotated[int, Field(ge=1, le=64)]
+    window: Annotated[int, Field(ge=1, le=64)]
+    placement: Literal["spread", "front"]
+    output_dim: Annotated[int, Field(ge=2, le=65536)]
+    num_texts: Annotated[int, Field(ge=2, le=262144)]
+    hidden_sizes: Annotated[tuple[_Size, ...], Field(min_length=1, max_length=8, strict=False)]
+    pooling: Literal["first", "last", "mean", "max"]
+    normalise: bool
+    max_length: Annotated[int, Field(ge=1, le=1048576)]
+    marks: Annotated[
+        tuple[Literal["paper", "derived"], ...], Field(min_length=1, max_length=8, strict=False)
+    ]
+
+    def payload_config(self) -> PayloadConfig:
+        """Return the part of the configuration that the payload depends on."""
+        return PayloadConfig(
+            num_bits=self.num_bits,
+            spread_factor=self.spread_factor,
+            copies=self.copies,
+            window=self.window,
+            placement=self.placement,
+        )
+
+
+class Thresholds(_Strict):
+    """Where the paper's rule draws its two lines."""
+
+    min_extraction_rate: _Number
+    max_matching_degree: _Number
+
+
+class ControlRecord(_Strict):
+    """What one innocent model measured under this key."""
+
+    name: _Name
+    triggered: Annotated[dict[_Name, _Number | None], Field(max_length=64)]
+    untriggered: Annotated[dict[_Name, _Number | None], Field(max_length=64)]
+
+
+class KeyDocument(_Strict):
+    """The JSON of a key file."""
+
+    format: Literal["nsmark/key/1"]
+    claim: dict[str, Any]
+    public_key: Annotated[str, Field(max_length=1024)]
+    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
+    configuration: KeyConfiguration
+    trigger: _Word
+    skipped_words: Annotated[tuple[_Word, ...], Field(max_length=100_000, strict=False)]
+    verification_texts: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=65536)], ...],
+        Field(max_length=262144, strict=False),
+    ]
+    word_list_sha256: _Digest
+    pool_sha256: _Digest
+    model_sha256: _Digest
+    thresholds: Thresholds
+    controls: Annotated[tuple[ControlRecord, ...], Field(max_length=10_000, strict=False)]
+    library_version: Annotated[str, Field(max_length=64)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatermarkKey:
+    """Everything a verifier needs, consistent by construction.
+
+    ``owner_triggered`` and ``owner_untriggered`` are the owner's own outputs on the verification
+    texts, shape (num_texts, output_dim); the null space is always computed from them.
+    """
+
+    signed_claim: SignedClaim
+    configuration: KeyConfiguration
+    trigger: str
+    skipped_words: tuple[str, ...]
+    verification_texts: tuple[str, ...]
+    word_list_digest: str
+    pool_digest: str
+    model_digest: str
+    thresholds: Thresholds
+    controls: tuple[ControlRecord, ...]
+    library_version: str
+    extractor: tuple[Layer, ...]
+    owner_triggered: Array
+    owner_untriggered: Array
+    null_basis: Array | None = None
+    """Allowed by the format and covered by the seal, but never used for a verdict."""
+    seal: bytes = b""
+    """Signature of ``content_digest`` by the claim's key; empty until :meth:`sealed_by`."""
+
+    def __post_init__(self) -> None:
+        config = self.configuration
+        if len(self.verification_texts) != config.num_texts:
+            raise KeyFileError(
+                f"the key says {config.num_texts} texts and holds {len(self.verification_texts)}",
+                "the key file is damaged or forged",
+            )
+        for text in self.verification_texts:
+            if text != " ".join(text_words(text)):
+                raise KeyFileError(
+                    "a verification text is not in normal form", "the key file is forged"
+                )
+        expected = expected_shapes(config)
+        if self.null_basis is not None:
+            expected[NULL_BASIS] = (config.num_texts, *self.null_basis.shape[1:2])
+        for name, array in self.tensors().items():
+            if array.shape != expected.get(name):
+                raise KeyFileError(
+                    f"tensor {name} has shape {array.shape}, expected {expected.get(name)}",
+                    "the key file is damaged or forged",
+                )
+            if array.dtype != np.float32 or not np.isfinite(array).all():
+                raise KeyFileError(
+                    f"tensor {name} holds values that are not finite float32 numbers",
+                    "the key file is damaged or forged",
+                )
+
+    @property
+    def signature(self) -> bytes:
+        """The 64-byte signature: the watermark's secret."""
+        return self.signed_claim.signature
+
+    def payload(self) -> WatermarkPayload:
+        """Return the payload as the key holds it."""
+        return WatermarkPayload(
+            signature=self.signature,
+            config=self.configuration.payload_config(),
+            trigger=self.trigger,
+            skipped_words=self.skipped_words,
+            verification_texts=self.verification_texts,
+            word_list_digest=self.word_list_digest,
+            pool_digest=self.pool_digest,
+        )
+
+    def tensors(self) -> dict[str, Array]:
+        """Return all arrays by their name in the file."""
+        named = {} if self.null_basis is None else {NULL_BASIS: self.null_basis}
+        named |= {
+            "owner_outputs.triggered": self.owner_triggered,
+            "owner_outputs.untriggered": self.owner_untriggered,
+        }
+        for depth, (weight, bias) in enumerate(self.extractor):
+            named[f"extractor.{depth}.weight"] = weight
+            named[f"extractor.{depth}.bias"] = bias
+        return named
+
+    @property
+    def content_digest(self) -> bytes:
+        """SHA-256 over document and tensors: what the seal signs."""
+        return content_digest(self.document_bytes(), self.tensors())
+
+    @property
+    def key_id(self) -> str:
+        """The name of this key: its content digest in hex."""
+        return self.content_digest.hex()
+
+    def sealed_by(self, identity: Identity) -> WatermarkKey:
+        """Return the key sealed with the private key that signed its claim.
+
+        Raises:
+            KeyFileError: The identity is not the claim's.
+        """
+        if identity.public_key != self.signed_claim.public_key:
+            raise KeyFileError(
+                "the identity is not the one that signed the claim", "seal with the claim's own key"
+            )
+        return replace(self, seal=identity.sign_bytes(self.content_digest))
+
+    def has_valid_seal(self) -> bool:
+        """Return whether the seal is the claim key's signature of this very content."""
+        return self.signed_claim.public_key.verifies(self.seal, self.content_digest)
+
+    def document_bytes(self) -> bytes:
+        """Return the document in RFC 8785 form."""
+        return rfc8785.dumps(self.to_document())
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON document of the file."""
+        signed = self.signed_claim.to_mapping()
+        return {
+            "format": KEY_FORMAT,
+            **signed,
+            "configuration": self.configuration.model_dump(mode="json"),
+            "trigger": self.trigger,
+            "skipped_words": list(self.skipped_words),
+            "verification_texts": list(self.verification_texts),
+            "word_list_sha256": self.word_list_digest,
+            "pool_sha256": self.pool_digest,
+            "model_sha256": self.model_digest,
+            "thresholds": self.thresholds.model_dump(mode="json"),
+            "controls": [control.model_dump(mode="json") for control in self.controls],
+            "library_version": self.library_version,
+        }
+
+
+def expected_shapes(config: KeyConfiguration) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every tensor a key of this configuration must hold."""
+    widths = [config.output_dim, *config.hidden_sizes, config.num_bits * config.spread_factor]
+    shapes: dict[str, tuple[int, ...]] = {
+        "owner_outputs.triggered": (config.num_texts, config.output_dim),
+        "owner_outputs.untriggered": (config.num_texts, config.output_dim),
+    }
+    for depth, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
+        shapes[f"extractor.{depth}.weight"] = (fan_out, fan_in)
+        shapes[f"extractor.{depth}.bias"] = (fan_out,)
+    return shapes
+
+
+def parse_document(document: dict[str, Any]) -> KeyDocument:
+    """Validate the JSON of a key file.
+
+    Raises:
+        KeyFileError: Another format, or a field is missing, unknown or out of range.
+    """
+    found = document.get("format")
+    if found != KEY_FORMAT:
+        raise KeyFileError(
+            f"key format {str(found)[:40]!r} is unknown to this version",
+            f"expected {KEY_FORMAT!r}; a newer nsmark may read it",
+        )
+    try:
+        return KeyDocument.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])[:100]
+        raise KeyFileError(
+            f"key field {where} is not acceptable: {first['msg'][:100]}",
+            "the key file is damaged or forged",
+        ) from error
+
+
+def assemble(document: KeyDocument, tensors: Mapping[str, Array], seal: bytes) -> WatermarkKey:
+    """Build the key from a validated document and its tensors; checks the claim's signature."""
+    try:
+        signed = SignedClaim(
+            claim=OwnershipClaim.from_mapping(document.claim),
+            public_key=PublicKey.from_pem(document.public_key),
+            signature=parse_hex(document.signature),
+        )
+    except InputError as error:
+        raise KeyFileError(f"the key's claim is not valid: {error}", error.hint) from error
+    depth = len(document.configuration.hidden_sizes) + 1
+    return WatermarkKey(
+        signed_claim=signed,
+        configuration=document.configuration,
+        trigger=document.trigger,
+        skipped_words=document.skipped_words,
+        verification_texts=document.verification_texts,
+        word_list_digest=document.word_list_sha256,
+        pool_digest=document.pool_sha256,
+        model_digest=document.model_sha256,
+        thresholds=document.thresholds,
+        controls=document.controls,
+        library_version=document.library_version,
+        extractor=tuple(
+            (tensors[f"extractor.{i}.weight"], tensors[f"extractor.{i}.bias"]) for i in range(depth)
+        ),
+        owner_triggered=tensors["owner_outputs.triggered"],
+        owner_untriggered=tensors["owner_outputs.untriggered"],
+        null_basis=tensors.get(NULL_BASIS),
+        seal=seal,
+    )

@@ -1,0 +1,1 @@
+"""Opening, running and saving language models (needs torch)."""

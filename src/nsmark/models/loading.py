@@ -1,0 +1,144 @@
+"""Opening model folders: safetensors only, no code from the folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from nsmark.errors import ConfigError, ModelError
+from nsmark.models.encoder import ENCODER_FAMILIES, Encoder
+from nsmark.models.folder import POOLINGS, describe_folder, read_json
+from nsmark.models.quiet import quiet_transformers
+
+Purpose = Literal["measure", "train"]
+
+
+def open_encoder(
+    model: str | Path,
+    *,
+    pooling: str | None = None,
+    normalise: bool | None = None,
+    max_length: int = 128,
+    device: str = "auto",
+    purpose: Purpose = "measure",
+    ignore_modules: bool = False,
+) -> Encoder:
+    """Open a model folder (or a hub name that transformers can resolve).
+
+    Args:
+        model: Folder, or a name such as ``bert-base-uncased`` where a hub can be reached.
+        pooling: ``first``, ``last``, ``mean`` or ``max``; by default the folder's own, else the
+            position that the family is read at.
+        normalise: Scale outputs to unit length; by default what the folder does.
+        max_length: Tokens of a text; the folder's own limit counts if it is smaller.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` …
+        purpose: ``train`` keeps a trained language-model head if the checkpoint has one.
+        ignore_modules: Read a sentence-transformers folder as the bare transformer in it.
+
+    Raises:
+        ModelError: No model, damaged, or of a family that is not known.
+    """
+    folder = describe_folder(_resolve(model), ignore_modules=ignore_modules)
+    if pooling is not None and pooling not in POOLINGS:
+        raise ConfigError("pooling", pooling, f"must be one of {', '.join(POOLINGS)}")
+    if purpose == "train" and folder.model_type not in ENCODER_FAMILIES:
+        raise ModelError(
+            f"models of family {folder.model_type!r} cannot be watermarked yet",
+            f"known families: {', '.join(sorted(ENCODER_FAMILIES))}",
+        )
+    with quiet_transformers():
+        tokenizer = _load_tokenizer(folder.transformer_path)
+        network, has_head = _load_network(folder.transformer_path, purpose)
+    limits = [max_length, folder.max_length, getattr(network.config, "max_position_embeddings", 0)]
+    encoder = Encoder(
+        network,
+        tokenizer,
+        folder,
+        pooling=pooling or folder.pooling or ENCODER_FAMILIES.get(folder.model_type, "last"),
+        normalise=folder.normalises if normalise is None else normalise,
+        max_length=min(limit for limit in limits if limit),
+        has_lm_head=has_head,
+    )
+    return encoder.to(resolve_device(device)).eval()
+
+
+def resolve_device(device: str) -> torch.device:
+    """Return the device meant by ``auto`` or a name, refusing one that is not there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+        torch.empty(0, device=resolved)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ConfigError("device", device, "is not available here") from error
+    return resolved
+
+
+def _resolve(model: str | Path) -> Path:
+    path = Path(model)
+    if path.exists():
+        return path
+    if isinstance(model, Path) or model.startswith((".", "/", "~")) or model.count("/") > 1:
+        raise ModelError(f"{model} does not exist", "give the folder of a saved model")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        found = snapshot_download(
+            model, allow_patterns=["*.json", "*.txt", "*.model", "*.safetensors"]
+        )
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise ModelError(
+            f"{model!r} is no folder here and could not be had from a model hub",
+            "give a folder, or check the name and the connection",
+        ) from error
+    return Path(found)
+
+
+def _load_tokenizer(path: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # transformers raises many kinds, all meaning the same here
+        raise ModelError(f"the tokenizer in {path} cannot be opened", _first_line(error)) from error
+
+
+def _load_network(path: Path, purpose: Purpose) -> tuple[Any, bool]:
+    """Load the weights, with the masked-LM head if it was trained; never from pickle files."""
+    from transformers import AutoModel, AutoModelForMaskedLM
+
+    options: dict[str, Any] = {
+        "local_files_only": True,
+        "trust_remote_code": False,
+        "use_safetensors": True,
+        "dtype": torch.float32,
+        "output_loading_info": True,
+    }
+    try:
+        if purpose == "train" and _stores_lm_head(path):
+            network, info = AutoModelForMaskedLM.from_pretrained(path, **options)
+            if not info["missing_keys"]:
+                return network, True
+        network, info = AutoModel.from_pretrained(path, **options)
+    except Exception as error:  # see above
+        raise ModelError(f"the model in {path} cannot be opened", _first_line(error)) from error
+    # A pooler nobody reads may be absent; anything else missing would be random weights.
+    missing = [key for key in info["missing_keys"] if not key.startswith("pooler.")]
+    if missing:
+        raise ModelError(
+            f"the model in {path} lacks {len(missing)} weights, such as {missing[0]}",
+            "the folder is incomplete or of another architecture than its config.json says",
+        )
+    return network, False
+
+
+def _stores_lm_head(path: Path) -> bool:
+    architectures = read_json(path / "config.json").get("architectures") or []
+    return any("MaskedLM" in str(name) or "PreTraining" in str(name) for name in architectures)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

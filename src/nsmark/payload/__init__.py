@@ -1,0 +1,19 @@
+"""Everything derived from the signature: code, trigger, verification texts."""
+
+from nsmark.payload.config import PayloadConfig
+from nsmark.payload.payload import WatermarkPayload, derive_payload
+from nsmark.payload.text_files import read_texts
+from nsmark.payload.trigger import choose_trigger, trigger_text
+from nsmark.payload.word_list import WordList, published_word_list, read_word_list
+
+__all__ = [
+    "PayloadConfig",
+    "WatermarkPayload",
+    "WordList",
+    "choose_trigger",
+    "derive_payload",
+    "published_word_list",
+    "read_texts",
+    "read_word_list",
+    "trigger_text",
+]

@@ -1,0 +1,57 @@
+"""The published list from which trigger words are drawn."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+
+from nsmark.core.texts import decode_lines, lines_digest
+from nsmark.errors import TextPoolError
+from nsmark.files import read_bounded
+
+_WORD = re.compile(r"[a-z]{4,12}")
+_MIN_WORDS = 2000
+_MAX_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class WordList:
+    """Sorted, distinct, lower-case words; named by the digest of its content."""
+
+    words: tuple[str, ...]
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        if len(self.words) < _MIN_WORDS:
+            raise TextPoolError(
+                f"the word list has {len(self.words)} words, {_MIN_WORDS} are needed",
+                "publish a longer list: few words make triggers easy to guess",
+            )
+        bad = next((word for word in self.words if not _WORD.fullmatch(word)), None)
+        if bad is not None:
+            raise TextPoolError(
+                f"word {bad[:20]!r} is not 4 to 12 lower-case ASCII letters", "remove it"
+            )
+        if list(self.words) != sorted(set(self.words)):
+            raise TextPoolError(
+                "the word list is not sorted or repeats a word", "sort it and drop repeats"
+            )
+        object.__setattr__(self, "digest", lines_digest(self.words))
+
+
+@functools.cache
+def published_word_list() -> WordList:
+    """Return the list that ships with the package."""
+    file = resources.files("nsmark.payload") / "data" / "words-v1.txt"
+    return WordList(tuple(decode_lines(file.read_bytes())))
+
+
+def read_word_list(path: Path) -> WordList:
+    """Read a list that an authority published."""
+    try:
+        return WordList(tuple(decode_lines(read_bounded(path, _MAX_BYTES, "word list"))))
+    except UnicodeDecodeError as error:
+        raise TextPoolError(f"{path} is not UTF-8 text", "expected one word per line") from error

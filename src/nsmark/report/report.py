@@ -1,0 +1,116 @@
+"""Report: what was asked, what was seen, what follows; stable JSON and a plain-text view."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from nsmark.keyfile.schema import Thresholds
+from nsmark.verification.decide import Decision, Verdict
+from nsmark.verification.measure import STATISTIC_NAMES, Evidence
+
+EXIT_CODES = {Verdict.OWNED: 0, Verdict.NOT_SHOWN: 1, Verdict.COULD_NOT_MEASURE: 3}
+
+_SHOWN = (
+    ("extraction_rate", "extraction rate (1 = the signature)"),
+    ("derived_extraction_rate", "derived extraction (½ = chance)"),
+    ("derived_p_value", "  its p-value"),
+    ("matching_degree", "matching degree, paper's (0 = same)"),
+    ("invariant_matching_degree", "matching degree, any basis (0 = same)"),
+    ("centred_matching_degree", "  centred"),
+    ("projective_matching_degree", "  up to a scale per text"),
+    ("subspace_overlap", "subspace overlap (1 = same)"),
+    ("predictability", "predictability (1 = same)"),
+    ("alignment_gap", "alignment gap (0 = same)"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The outcome of one verification."""
+
+    decision: Decision
+    rule: str
+    evidence: Evidence | None
+    """None when the suspect could not be measured."""
+    thresholds: Thresholds | None
+    calibrated_by: str | None
+    """``owner``, ``verifier`` or None."""
+    unchecked: tuple[str, ...]
+    """Derivations that could not be recomputed, in sentences."""
+    suspect: str
+    key_id: str
+    claim: dict[str, str]
+    versions: dict[str, str | None]
+    seconds: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """The outcome."""
+        return self.decision.verdict
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line ends with: 0 owned, 1 not shown, 3 could not measure."""
+        return EXIT_CODES[self.verdict]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the stable JSON form; names never change, values are null where not to be had."""
+        evidence = self.evidence
+        nothing: dict[str, float | None] = dict.fromkeys(STATISTIC_NAMES)
+        return {
+            "verdict": str(self.verdict),
+            "rule": self.rule,
+            "reasons": list(self.decision.reasons),
+            "unchecked": list(self.unchecked),
+            **(evidence.triggered.to_mapping() if evidence else nothing),
+            "untriggered": evidence.untriggered.to_mapping() if evidence else nothing,
+            "thresholds": self.thresholds.model_dump(mode="json") if self.thresholds else None,
+            "calibrated_by": self.calibrated_by,
+            "num_texts": evidence.num_texts if evidence else None,
+            "output_dim": evidence.output_dim if evidence else None,
+            "null_dim": evidence.null_dim if evidence else None,
+            "dead_rows": evidence.dead_rows if evidence else None,
+            "key_id": self.key_id,
+            "claim": self.claim,
+            "suspect": self.suspect,
+            "versions": self.versions,
+            "seconds": round(self.seconds, 3),
+        }
+
+    def to_json(self) -> str:
+        """Return the JSON text."""
+        return json.dumps(self.to_mapping(), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def to_text(self) -> str:
+        """Return a page for people."""
+        words = {
+            Verdict.OWNED: f"OWNED: {self.suspect} carries the mark of {self.claim['owner']}",
+            Verdict.NOT_SHOWN: f"NOT SHOWN: no mark of {self.claim['owner']} in {self.suspect}",
+            Verdict.COULD_NOT_MEASURE: f"COULD NOT MEASURE {self.suspect}",
+        }
+        lines = [words[self.verdict], ""]
+        lines += [f"  - {reason}" for reason in (*self.decision.reasons, *self.unchecked)]
+        if self.evidence is not None:
+            triggered = self.evidence.triggered.to_mapping()
+            untriggered = self.evidence.untriggered.to_mapping()
+            lines += ["", f"{'':40}{'triggered':>12}{'untriggered':>13}"]
+            lines += [
+                f"{label:40}{_number(triggered[name]):>12}{_number(untriggered[name]):>13}"
+                for name, label in _SHOWN
+            ]
+            lines += [
+                "",
+                f"{self.evidence.num_texts} texts, {self.evidence.output_dim} dimensions, null "
+                f"space of {self.evidence.null_dim}, rule '{self.rule}', calibrated by "
+                f"{self.calibrated_by or 'nobody'}, {self.seconds:.1f} s",
+            ]
+        lines.append(f"key {self.key_id}")
+        return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1e}" if 0 < abs(value) < 5e-4 else f"{value:.3f}"

@@ -1,0 +1,6 @@
+"""Black-box access to models; nothing here knows about watermarks."""
+
+from nsmark.suspects.base import Suspect, open_suspect
+from nsmark.suspects.recorded import RecordedOutputs, load_recorded, save_recorded
+
+__all__ = ["RecordedOutputs", "Suspect", "load_recorded", "open_suspect", "save_recorded"]

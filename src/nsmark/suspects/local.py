@@ -1,0 +1,62 @@
+"""A model folder on this machine (needs torch)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nsmark.errors import MissingExtraError, ModelError
+from nsmark.models.folder import describe_folder
+from nsmark.suspects.base import BatchCallback
+
+
+class LocalModel:
+    """A transformers or sentence-transformers folder."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        kind: str | None = None,
+        pooling: str | None = None,
+        normalise: bool | None = None,
+        max_length: int = 128,
+        device: str = "auto",
+    ) -> None:
+        # Looked at before torch is loaded: a wrong path should not take seconds to be refused.
+        folder = describe_folder(Path(model)) if Path(model).exists() else None
+        try:
+            from nsmark.models.loading import open_encoder
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(str(error.name), "torch") from error
+        if kind == "st" and folder is not None and folder.kind != "st":
+            raise ModelError(
+                f"{model} is no sentence-transformers folder: there is no modules.json",
+                "open it as hf:DIR",
+            )
+        # A folder that says itself how it is read is read so; only a bare transformer takes the
+        # key's way of reading.
+        own_way = kind == "st" or (kind is None and folder is not None and folder.kind == "st")
+        self.encoder = open_encoder(
+            model,
+            pooling=None if own_way else pooling,
+            normalise=None if own_way else normalise,
+            max_length=max_length,
+            device=device,
+            ignore_modules=kind == "hf",
+        )
+        self._name = f"{'st' if own_way else 'hf'}:{model}"
+
+    @property
+    def name(self) -> str:
+        """How reports call it."""
+        return self._name
+
+    def outputs(
+        self, texts: Sequence[str], on_batch: BatchCallback | None = None
+    ) -> NDArray[np.float32]:
+        """Return one row per text, in their order."""
+        return self.encoder.encode(texts, on_batch)

@@ -1,0 +1,130 @@
+"""Evidence + thresholds → verdict with its reasons. Pure: same input, same words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from nsmark.errors import EvidenceError
+from nsmark.keyfile.schema import Thresholds
+from nsmark.verification.measure import Evidence, Statistics
+
+PAPER_SHARE_OF_GAP = 0.6
+
+
+class Verdict(StrEnum):
+    """The three possible outcomes."""
+
+    OWNED = "owned"
+    NOT_SHOWN = "not_shown"
+    COULD_NOT_MEASURE = "could_not_measure"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A verdict and why."""
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+
+
+def paper_thresholds(owner: Statistics, controls: Sequence[Statistics]) -> Thresholds:
+    """Return the paper's two lines: 0.6 of the gap between the owner's model and the mean control.
+
+    Args:
+        owner: The watermarked model under its own key.
+        controls: Innocent models under the same key, at least one.
+    """
+    rates = [c.extraction_rate for c in controls if c.extraction_rate is not None]
+    degrees = [
+        c.invariant_matching_degree for c in controls if c.invariant_matching_degree is not None
+    ]
+    if (
+        not rates
+        or not degrees
+        or owner.extraction_rate is None
+        or owner.invariant_matching_degree is None
+    ):
+        raise EvidenceError(
+            "no control gives both an extraction rate and a matching degree",
+            "use at least one control of the key's output dimension",
+        )
+    return Thresholds(
+        min_extraction_rate=PAPER_SHARE_OF_GAP * (owner.extraction_rate - float(np.mean(rates))),
+        max_matching_degree=PAPER_SHARE_OF_GAP
+        * (float(np.mean(degrees)) - owner.invariant_matching_degree),
+    )
+
+
+def _extraction_passes(statistics: Statistics, thresholds: Thresholds) -> bool:
+    rate = statistics.extraction_rate
+    return rate is not None and rate > thresholds.min_extraction_rate
+
+
+def _matching_passes(statistics: Statistics, thresholds: Thresholds) -> bool:
+    degree = statistics.invariant_matching_degree
+    return degree is not None and degree < thresholds.max_matching_degree
+
+
+def accepts(triggered: Statistics, thresholds: Thresholds) -> bool:
+    """Return whether the paper's rule would call a model with these statistics owned."""
+    return _extraction_passes(triggered, thresholds) or _matching_passes(triggered, thresholds)
+
+
+def decide(
+    evidence: Evidence,
+    thresholds: Thresholds | None,
+    controls: Sequence[tuple[str, Statistics]] = (),
+) -> Decision:
+    """Apply the paper's rule: extraction first; if it fails, the null space.
+
+    Two things are always required besides: the extraction must fail on untriggered texts, and
+    the key must not accept a control.
+
+    Args:
+        evidence: What was measured.
+        thresholds: The two lines; None if nobody has calibrated them for this verifier.
+        controls: Innocent models measured under the same key.
+    """
+    if thresholds is None:
+        return Decision(Verdict.NOT_SHOWN, ("not calibrated by the verifier",))
+    accepted = [name for name, statistics in controls if accepts(statistics, thresholds)]
+    if accepted:
+        return Decision(
+            Verdict.NOT_SHOWN,
+            (f"the key is refused: it also accepts the innocent model {accepted[0]!r}",),
+        )
+    if _extraction_passes(evidence.untriggered, thresholds):
+        return Decision(
+            Verdict.NOT_SHOWN,
+            (
+                "the key is refused: its extractor reads the signature from untriggered texts "
+                f"too (rate {evidence.untriggered.extraction_rate:.2f})",
+            ),
+        )
+    reasons = _describe(evidence, thresholds)
+    owned = accepts(evidence.triggered, thresholds)
+    return Decision(Verdict.OWNED if owned else Verdict.NOT_SHOWN, reasons)
+
+
+def _describe(evidence: Evidence, thresholds: Thresholds) -> tuple[str, ...]:
+    rate = evidence.triggered.extraction_rate
+    degree = evidence.triggered.invariant_matching_degree
+    reasons = []
+    if rate is None:
+        reasons.append("the signature could not be extracted: the output dimensions differ")
+    else:
+        passed = _extraction_passes(evidence.triggered, thresholds)
+        reasons.append(
+            f"extraction rate {rate:.3f} on triggered texts "
+            f"{'exceeds' if passed else 'does not exceed'} {thresholds.min_extraction_rate:.3f}"
+        )
+    passed = _matching_passes(evidence.triggered, thresholds)
+    reasons.append(
+        f"matching degree {degree:.2f} {'lies below' if passed else 'does not lie below'} "
+        f"{thresholds.max_matching_degree:.2f} (lower is closer)"
+    )
+    return (*reasons, *evidence.notes)
