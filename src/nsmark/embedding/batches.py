@@ -51,10 +51,31 @@ def make_batch(
     )
 
 
-def epochs(count: int, batch_size: int, rng: np.random.Generator) -> Iterator[list[int]]:
-    """Yield index batches for ever, each epoch in a new order; a last partial batch is dropped."""
-    size = min(batch_size, count)
+# Texts are sorted by length inside windows of so many batches: most of the padding goes, while
+# a batch still mixes texts from all over the corpus.
+_BATCHES_PER_WINDOW = 16
+
+
+def epochs(
+    lengths: Sequence[int], batch_size: int, rng: np.random.Generator
+) -> Iterator[list[int]]:
+    """Yield index batches of similar length for ever, each epoch in a new order.
+
+    Args:
+        lengths: Words of each text.
+        batch_size: Texts in a batch; a last partial batch is dropped.
+        rng: Source of the order.
+    """
+    sizes = np.asarray(lengths)
+    batch_size = min(batch_size, len(sizes))
     while True:
-        order = rng.permutation(count)
-        for start in range(0, count - size + 1, size):
-            yield [int(index) for index in order[start : start + size]]
+        order = rng.permutation(len(sizes))
+        batches: list[list[int]] = []
+        window = batch_size * _BATCHES_PER_WINDOW
+        for start in range(0, len(order), window):
+            part = order[start : start + window]
+            part = part[np.argsort(sizes[part], kind="stable")]
+            full = len(part) - len(part) % batch_size
+            batches += [part[i : i + batch_size].tolist() for i in range(0, full, batch_size)]
+        for position in rng.permutation(len(batches)):
+            yield batches[position]

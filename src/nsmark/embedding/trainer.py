@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from nsmark.core.derive import readout_matrix, signature_bits
 from nsmark.core.extraction import derived_extraction_rate, extraction_rate
+from nsmark.core.texts import text_words
 from nsmark.embedding.batches import epochs, make_batch
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.extractor import Extractor
@@ -103,11 +104,12 @@ class Trainer:
         self.bits = torch.tensor(bits, dtype=torch.float32, device=device)
         self.rng = np.random.default_rng([config.seed, 1])
         self.mask_generator = torch.Generator().manual_seed(config.seed + 1)
-        self.optimisers = (
-            torch.optim.AdamW(model.parameters(), lr=config.model_learning_rate, weight_decay=0.0),
-            torch.optim.AdamW(
-                self.extractor.parameters(), lr=config.extractor_learning_rate, weight_decay=0.0
-            ),
+        self.optimisers = tuple(
+            torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0, fused=True)
+            for parameters, rate in (
+                (model.parameters(), config.model_learning_rate),
+                (self.extractor.parameters(), config.extractor_learning_rate),
+            )
         )
         heldout_rng = np.random.default_rng([config.seed, 2])
         self.heldout = make_batch(
@@ -133,7 +135,8 @@ class Trainer:
         cooling_from = last_step - config.cooldown_steps if config.num_epochs else None
         history: list[dict[str, float | None]] = []
         heldout, step = None, 0
-        batches = epochs(len(self.train_texts), config.batch_size, self.rng)
+        lengths = [len(text_words(text)) for text in self.train_texts]
+        batches = epochs(lengths, config.batch_size, self.rng)
         while step < last_step:
             step += 1
             self._set_learning_rates(self._rate_factor(step, cooling_from))

@@ -1,0 +1,96 @@
+"""Shared fixtures: a deterministic owner, tiny model folders, and one marked tiny model."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: E402
+
+from nsmark.embedding.config import EmbeddingConfig  # noqa: E402
+from nsmark.identity import Identity, OwnershipClaim, SignedClaim  # noqa: E402
+from nsmark.payload import PayloadConfig  # noqa: E402
+
+TINY_NUM_TEXTS = 96
+TINY_PAYLOAD = PayloadConfig(num_bits=16, spread_factor=3)
+TINY_TRAINING = EmbeddingConfig(
+    batch_size=16,
+    max_steps=400,
+    model_learning_rate=2e-3,
+    extractor_learning_rate=2e-3,
+    cooldown_steps=20,
+    hidden_sizes=(48, 32),
+    num_heldout_texts=32,
+)
+
+
+def make_identity(seed: int) -> Identity:
+    return Identity(Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32))
+
+
+@pytest.fixture(scope="session")
+def identity() -> Identity:
+    return make_identity(1)
+
+
+@pytest.fixture(scope="session")
+def signed_claim(identity: Identity) -> SignedClaim:
+    return identity.sign(
+        OwnershipClaim.make("Example Lab", "tiny-encoder is ours", "2026-01-31T12:00:00Z")
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_st(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny sentence-transformers folder (mean pooling, unit length)."""
+    pytest.importorskip("torch", reason="needs the torch extra")
+    from tiny_models import build_sentence_transformer
+
+    return build_sentence_transformer(tmp_path_factory.mktemp("models") / "tiny-st")
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny transformers folder without a language-model head."""
+    pytest.importorskip("torch", reason="needs the torch extra")
+    from tiny_models import build_bert
+
+    return build_bert(tmp_path_factory.mktemp("models") / "tiny-bert")
+
+
+@pytest.fixture(scope="session")
+def tiny_mlm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny transformers folder with a masked-language-model head."""
+    pytest.importorskip("torch", reason="needs the torch extra")
+    from tiny_models import build_bert
+
+    return build_bert(tmp_path_factory.mktemp("models") / "tiny-mlm", with_lm_head=True)
+
+
+@pytest.fixture(scope="session")
+def tiny_marked(
+    tiny_st: Path,
+    identity: Identity,
+    signed_claim: SignedClaim,
+    tmp_path_factory: pytest.TempPathFactory,
+):
+    """The tiny sentence-transformers model, watermarked: an EmbedResult."""
+    from nsmark.api import embed
+
+    return embed(
+        tiny_st,
+        identity,
+        signed_claim,
+        tmp_path_factory.mktemp("marked") / "out",
+        num_texts=TINY_NUM_TEXTS,
+        config=TINY_TRAINING,
+        payload_config=TINY_PAYLOAD,
+        device="cpu",
+    )
