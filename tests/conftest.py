@@ -12,11 +12,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: E402
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from nsmark.embedding.config import EmbeddingConfig  # noqa: E402
-from nsmark.identity import Identity, OwnershipClaim, SignedClaim  # noqa: E402
-from nsmark.payload import PayloadConfig  # noqa: E402
+from nsmark.embedding.config import EmbeddingConfig
+from nsmark.identity import Identity, OwnershipClaim, SignedClaim
+from nsmark.payload import PayloadConfig
 
 TINY_NUM_TEXTS = 96
 TINY_PAYLOAD = PayloadConfig(num_bits=16, spread_factor=3)
