@@ -8,9 +8,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nsmark.core.null_space import null_space_basis
+from nsmark.core.texts import normalise_text
 from nsmark.corpus import pool_texts, training_texts
 from nsmark.embedding.config import EmbeddingConfig
-from nsmark.errors import ClaimError, EmbeddingError, EvidenceError, MissingExtraError
+from nsmark.errors import (
+    ClaimError,
+    EmbeddingError,
+    EmptyNullSpaceError,
+    EvidenceError,
+    MissingExtraError,
+)
 from nsmark.files import ensure_new_folder, new_folder, write_json
 from nsmark.identity.keys import Identity
 from nsmark.identity.signing import SignedClaim
@@ -24,9 +32,11 @@ from nsmark.report.report import Report
 from nsmark.report.versions import library_versions
 from nsmark.suspects.base import Suspect, open_suspect
 from nsmark.suspects.recorded import RecordedOutputs
+from nsmark.verification.controls import owner_controls
 from nsmark.verification.decide import Decision, Verdict, decide, paper_thresholds
 from nsmark.verification.derivations import check_derivations
 from nsmark.verification.measure import (
+    BasisFunction,
     Evidence,
     MeasureCallback,
     Statistics,
@@ -94,6 +104,7 @@ def embed(
         on_stage: Told the name of each stage.
 
     Raises:
+        EmptyNullSpaceError: ``num_texts`` does not exceed the model's output dimension.
         EmbeddingError: The targets were not reached, or the saved model does not verify.
     """
     started = time.perf_counter()
@@ -114,12 +125,15 @@ def embed(
     encoder = open_encoder(
         model, pooling=pooling, max_length=max_length, device=device, purpose="train"
     )
+    num_texts = default_num_texts(encoder.output_dim) if num_texts is None else num_texts
+    if num_texts <= encoder.output_dim:  # said now, not after the training
+        raise EmptyNullSpaceError(num_texts=num_texts, output_dim=encoder.output_dim)
     payload = derive_payload(
         signed_claim.signature,
         config=payload_config or PayloadConfig(),
         word_list=word_list or published_word_list(),
         pool=pool if pool is not None else pool_texts(),
-        num_texts=num_texts or default_num_texts(encoder.output_dim),
+        num_texts=num_texts,
         is_representable=encoder.is_representable,
     )
     tell("training")
@@ -272,7 +286,8 @@ def verify(
         key: A key from :func:`nsmark.keyfile.read_key`.
         suspect: Address or opened suspect.
         controls: Innocent models of the verifier's own; the thresholds then come from them.
-        independent: Refuse the owner's controls: without ``controls`` nothing can be shown.
+        independent: Trust nothing of the owner's: without ``controls``, or with a pool or word
+            list that is not at hand, nothing can be shown.
         pool: The published pool the key names, if it is not the built-in one.
         word_list: The published word list the key names, if it is not the package's.
         device: Where local models run.
@@ -282,13 +297,17 @@ def verify(
         KeyFileError: The key is forged: refused before anything is asked.
     """
     started = time.perf_counter()
+    if pool is not None:
+        pool = [text for text in map(normalise_text, pool) if text]
     unchecked = check_derivations(key, pool=pool, word_list=word_list)
     thresholds, measured = _calibration(key, controls, independent, device, on_batch)
     name = suspect.name if hasattr(suspect, "name") and not isinstance(suspect, Path) else suspect
     evidence = None
     try:
-        evidence = measure(key, _opened(key, suspect, device), on_batch)
+        evidence = measure(key, _opened(key, suspect, device), on_batch, basis_on(device))
         decision = decide(evidence, thresholds, measured)
+        if independent and unchecked:
+            decision = Decision(Verdict.NOT_SHOWN, ("the key's derivations were not checked",))
     except EvidenceError as error:
         decision = Decision(Verdict.COULD_NOT_MEASURE, (str(error), error.hint))
     return Report(
@@ -304,6 +323,19 @@ def verify(
         versions=library_versions(),
         seconds=time.perf_counter() - started,
     )
+
+
+def basis_on(device: str) -> BasisFunction:
+    """Return the null-basis computation for a device; plain ``auto`` and ``cpu`` need no torch."""
+    if not device.startswith("cuda"):
+        return null_space_basis
+    try:
+        from nsmark.models.loading import resolve_device
+        from nsmark.models.null_space import null_space_basis_on_device
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(error.name), "torch") from error
+    resolve_device(device)
+    return lambda matrix: null_space_basis_on_device(matrix, device)
 
 
 def _opened(
@@ -336,7 +368,7 @@ def _calibration(
     elif independent:
         return None, []
     else:
-        named = [(c.name, Statistics.from_mapping(c.triggered)) for c in key.controls]
+        named = owner_controls(key)
     # Never the numbers written in the key: they follow from its outputs and its controls, and a
     # key that says otherwise was made to accuse.
     return paper_thresholds(owner, [statistics for _, statistics in named]), named

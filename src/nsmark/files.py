@@ -23,12 +23,14 @@ def read_bounded(path: Path, max_bytes: int, what: str = "file") -> bytes:
     """
     try:
         with path.open("rb") as handle:
-            content = handle.read(max_bytes + 1)
+            # A regular file tells its size before a byte of it is read; a pipe does not.
+            too_large = os.fstat(handle.fileno()).st_size > max_bytes
+            content = b"" if too_large else handle.read(max_bytes + 1)
     except OSError as error:
         raise FileAccessError(
             f"cannot read {what} {path}: {error.strerror or error}", "check the path"
         ) from error
-    if len(content) > max_bytes:
+    if too_large or len(content) > max_bytes:
         raise InputError(
             f"{what} {path} is larger than {max_bytes:,} bytes",
             f"this is not a {what} nsmark wrote; check the path",
@@ -48,8 +50,8 @@ def write_atomic(path: Path, content: bytes, mode: int = 0o644, *, overwrite: bo
     Raises:
         FileAccessError: The folder is not writable, or the file exists and must stay.
     """
-    if not overwrite and path.exists():
-        raise exists_already(path)
+    if not overwrite:
+        ensure_new_file(path)
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,9 +69,10 @@ def write_atomic(path: Path, content: bytes, mode: int = 0o644, *, overwrite: bo
             # link() fails if the name was taken meanwhile, where rename() would replace it.
             os.link(temporary, path)
             temporary.unlink()
-    except FileExistsError as error:
-        raise exists_already(path) from error
     except OSError as error:
+        # Only link() complains about the name itself; mkdir() means a file in the folder's place.
+        if temporary is not None and isinstance(error, FileExistsError):
+            raise exists_already(path) from error
         raise FileAccessError(
             f"cannot write {path}: {error.strerror or error}",
             "choose a folder you can write to, with enough space",
@@ -114,17 +117,28 @@ def new_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(staging, ignore_errors=True)
 
 
+def ensure_new_file(path: Path) -> None:
+    """Refuse a name that is taken."""
+    try:
+        taken = path.exists()
+    except OSError as error:
+        raise FileAccessError(
+            f"cannot look at {path}: {error.strerror or error}", "choose another name"
+        ) from error
+    if taken:
+        raise exists_already(path)
+
+
 def ensure_new_folder(path: Path) -> None:
     """Refuse a folder that already holds something, before any long work begins."""
     try:
-        taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise exists_already(path)
         parent = next(p for p in path.absolute().parents if p.exists())
     except OSError as error:
         raise FileAccessError(
             f"cannot look into {path}: {error.strerror or error}", "choose another folder"
         ) from error
-    if taken:
-        raise exists_already(path)
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise FileAccessError(f"cannot write into {parent}", "choose a folder you can write to")
 

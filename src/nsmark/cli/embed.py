@@ -68,7 +68,11 @@ _file = click.Path(dir_okay=False, path_type=Path)
 @click.option("--spread-factor", type=int, default=3, show_default=True, help="Copies of a bit.")
 @click.option("--batch-size", type=click.IntRange(1), help="Clean texts in a step.")
 @click.option("--max-steps", type=click.IntRange(1), help="Budget of training steps.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--model-learning-rate", type=float, help="Step size of the model.")
+@click.option("--extractor-learning-rate", type=float, help="Step size of the extractor.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of all randomness."
+)
 @device_option
 @click.option(
     "--out",
@@ -100,6 +104,8 @@ def command(
     spread_factor: int,
     batch_size: int | None,
     max_steps: int | None,
+    model_learning_rate: float | None,
+    extractor_learning_rate: float | None,
     seed: int,
     device: str,
     out: Path,
@@ -132,7 +138,12 @@ def command(
             raise ConfigError("hidden_sizes", hidden_sizes, "must be numbers, 2048,1024") from error
     changes |= {
         name: value
-        for name, value in (("batch_size", batch_size), ("max_steps", max_steps))
+        for name, value in (
+            ("batch_size", batch_size),
+            ("max_steps", max_steps),
+            ("model_learning_rate", model_learning_rate),
+            ("extractor_learning_rate", extractor_learning_rate),
+        )
         if value is not None
     }
     config = replace(preset_config(preset), **changes)
@@ -185,13 +196,11 @@ def command(
 
 
 def _describe(progress: Progress) -> str:
-    text = f"match {progress.losses['match']:.3f}  original {progress.losses['original']:.4f}"
+    """Say in a few words: both losses, and bits read from held-out texts with/without trigger."""
+    text = f"match {progress.losses['match']:.3f} keep {progress.losses['original']:.3f}"
     if progress.heldout is not None:
         heldout = progress.heldout
-        text += (
-            f"  extracted {heldout.triggered:.2f} / untriggered {heldout.untriggered:.2f}"
-            f"  cosine {heldout.clean_cosine:.4f}"
-        )
+        text += f" bits {heldout.triggered:.2f}/{heldout.untriggered:.2f}"
     return text
 
 

@@ -27,7 +27,7 @@ def load_identity(path: Path, passphrase_file: Path | None) -> Identity:
     return Identity.load(path, find_passphrase(passphrase_file, "NSMARK_PASSPHRASE", "identity"))
 
 
-@click.group("identity")
+@click.group("identity", no_args_is_help=False)
 def command() -> None:
     """Make and show signing keys; sign and check claims.
 
@@ -190,5 +190,5 @@ def check(claim_file: Path, public_file: Path | None, as_json: bool) -> None:
         )
     else:
         claim = found.claim
-        click.echo(f"valid: {claim.owner} claimed {claim.message!r} at {claim.created}")
+        click.echo(f"valid: {claim.owner!r} claimed {claim.message!r} at {claim.created}")
         click.echo(f"signed by {found.public_key.fingerprint}")

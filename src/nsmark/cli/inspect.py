@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nsmark.cli.output import echo_json, find_passphrase, json_option, key_passphrase_option
-from nsmark.files import write_atomic, write_json
+from nsmark.files import ensure_new_file, write_atomic, write_json
 
 if TYPE_CHECKING:
     from nsmark.keyfile import WatermarkKey
@@ -76,6 +76,9 @@ def command(
       nsmark inspect marked/owner.nsmark
       nsmark inspect marked/owner.nsmark --queries queries.jsonl
     """
+    for path in (public_file, queries_file):
+        if path is not None:
+            ensure_new_file(path)
     key = load_key(key_file, key_passphrase_file)
     view = public_view(key)
     if public_file is not None:
@@ -93,7 +96,7 @@ def command(
         return
     claim, config = key.signed_claim.claim, key.configuration
     click.echo(f"key          {view['key_id']}")
-    click.echo(f"claim        {claim.owner}: {claim.message!r}, {claim.created}")
+    click.echo(f"claim        {claim.owner!r}: {claim.message!r}, {claim.created}")
     click.echo(f"signed by    {view['fingerprint']} (signature and seal are valid)")
     click.echo(f"model        {key.model_digest}")
     click.echo(f"texts        {config.num_texts}, each with {config.copies} trigger copies")

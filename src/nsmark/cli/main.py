@@ -58,7 +58,10 @@ class LazyGroup(click.Group):
 
 
 @click.group(
-    cls=LazyGroup, epilog=EXAMPLE, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=LazyGroup,
+    epilog=EXAMPLE,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="nsmark")
 def cli() -> None:
@@ -74,6 +77,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
+        return _run(arguments)
+    except (BrokenPipeError, SystemExit):
+        # The reader went away (`nsmark … | head`): nothing to say and nobody to say it to. Click
+        # turns that into SystemExit(1), but 1 would mean "not shown".
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 3
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
         return int(cli.main(arguments, prog_name="nsmark", standalone_mode=False) or 0)
     except click.exceptions.Exit as stop:
         return stop.exit_code
@@ -84,9 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _report(arguments, "interrupted", "nothing unfinished was left behind", 130)
     except BrokenPipeError:
-        # The reader went away (`nsmark … | head`): nothing to say and nobody to say it to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        raise
     except MemoryError:
         return _report(arguments, "out of memory", "use fewer texts or a machine with more", 3)
     except Exception as error:  # the last line of defence: a user never sees a traceback
@@ -99,8 +112,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             "this is a bug in nsmark; run again with NSMARK_DEBUG=1 and report the traceback",
             3,
         )
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def _terminate(signum: int, frame: FrameType | None) -> None:
@@ -114,14 +125,15 @@ def _usage_hint(error: click.ClickException) -> str:
 
 def _report(arguments: Sequence[str], message: str, hint: str, status: int) -> int:
     """Write the error to standard error, and with ``--json`` as a document to standard output."""
-    one_line = " ".join(message.split())
-    click.echo(f"error: {one_line}", err=True)
-    click.echo(f"hint: {' '.join(hint.split()) or 'see the documentation'}", err=True)
-    if "--json" in arguments:
-        document: dict[str, Any] = {"error": one_line, "hint": hint, "exit_code": status}
-        if arguments[:1] == ["verify"]:
-            document |= {"verdict": "could_not_measure", "reasons": [one_line]}
-        from nsmark.cli.output import echo_json
+    from nsmark.cli.output import echo_error, echo_json, one_line
 
+    echo_error(message, hint)
+    if "--json" in arguments:
+        message = one_line(message)
+        document: dict[str, Any] = {"error": message, "hint": hint, "exit_code": status}
+        if arguments[:1] == ["verify"]:
+            from nsmark.cli.verify import unmeasured
+
+            document |= unmeasured(message)
         echo_json(document)
     return status

@@ -26,8 +26,20 @@ device_option = click.option(
 
 
 def echo_json(document: Any) -> None:
-    """Print one JSON document on standard output."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    """Print one JSON document on standard output, in ASCII: every pipe and file name survives."""
+    click.echo(json.dumps(document, indent=2, allow_nan=False))
+
+
+def echo_error(message: str, hint: str) -> None:
+    """Print the two lines of an error on standard error."""
+    click.echo(f"error: {one_line(message)}", err=True)
+    click.echo(f"hint: {one_line(hint) or 'see the documentation'}", err=True)
+
+
+def one_line(text: str) -> str:
+    """Join lines, and spell out control characters: what a file says must not move the cursor."""
+    joined = " ".join(text.split())
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in joined)
 
 
 def identity_passphrase_option(function: F) -> F:
@@ -96,18 +108,15 @@ def progress_bar(description: str, quiet: bool) -> Iterator[Callable[[int, int, 
         BarColumn,
         Progress,
         TextColumn,
-        TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
-    columns = (
+    columns = (  # in all under 80 characters with the texts of our commands
         TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
         TextColumn("{task.completed}/{task.total}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
+        BarColumn(bar_width=10),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[text]}"),
+        TextColumn("left  {task.fields[text]}"),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(description, total=None, text="")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from nsmark.cli.inspect import load_key
 from nsmark.cli.output import (
     device_option,
+    echo_error,
+    echo_json,
     json_option,
     key_passphrase_option,
     progress_bar,
@@ -16,6 +19,27 @@ from nsmark.cli.output import (
 )
 
 _file = click.Path(dir_okay=False, path_type=Path)
+
+
+def unmeasured(reason: str) -> dict[str, Any]:
+    """Return the document of a verification that ended before a report: its names, all null."""
+    from nsmark.report import Report, library_versions
+    from nsmark.verification import Decision, Verdict
+
+    report = Report(
+        decision=Decision(Verdict.COULD_NOT_MEASURE, (reason,)),
+        rule="paper",
+        evidence=None,
+        thresholds=None,
+        calibrated_by=None,
+        unchecked=(),
+        suspect="",
+        key_id="",
+        claim={},
+        versions=library_versions(),
+        seconds=0.0,
+    )
+    return report.to_mapping() | dict.fromkeys(("rule", "suspect", "key_id", "claim", "seconds"))
 
 
 @click.command("verify")
@@ -83,8 +107,10 @@ def command(
             device=device,
             on_batch=lambda name, done, total: update(done, total, f"{name} texts"),
         )
-    click.echo(report.to_json() if as_json else report.to_text())
+    if as_json:
+        echo_json(report.to_mapping())
+    else:
+        click.echo(report.to_text())
     if report.exit_code == 3:
-        click.echo(f"error: {report.decision.reasons[0]}", err=True)
-        click.echo(f"hint: {report.decision.reasons[-1]}", err=True)
+        echo_error(report.decision.reasons[0], report.decision.reasons[-1])
     return report.exit_code

@@ -226,6 +226,7 @@ def pair_words(
         size: Words on each side (s).
         trigger: The trigger word, which is skipped; by default the one this signature chooses.
     """
+    _require_positive("size", size)
     if trigger is None:
         trigger = choose_words(signature, "trigger", words, 1)[0]
     return choose_words(signature, "pair-words", words, 2 * size, lambda word: word == trigger)
@@ -233,6 +234,7 @@ def pair_words(
 
 def pair_table(signature: bytes, size: int = 16) -> NDArray[np.int64]:
     """Return the table M of the pair code, ±1, shape (size, size), row-major."""
+    _require_positive("size", size)
     return _signs(signature, "pair-table", size * size).reshape(size, size)
 
 

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from nsmark.core.derive import readout_matrix, signature_bits, spreading_code
+from nsmark.core.null_space import check_matrix
 from nsmark.core.spread import despread
 from nsmark.errors import EvidenceError
 
@@ -27,6 +28,8 @@ def extraction_rate(
         num_bits: Bits of the signature (paper: n).
         spread_factor: Copies of each bit (paper: k).
     """
+    if not np.size(outputs):
+        raise EvidenceError("there are no outputs to read", "measure at least one text")
     code = spreading_code(signature, num_bits * spread_factor)
     bits = despread(outputs, code, num_bits)
     return float(np.mean(bits == signature_bits(signature, num_bits)))
@@ -35,11 +38,7 @@ def extraction_rate(
 def _derived_matches(
     outputs: NDArray[np.floating], signature: bytes, num_bits: int
 ) -> NDArray[np.bool_]:
-    values = np.asarray(outputs, dtype=np.float64)
-    if values.ndim != 2 or not len(values):
-        raise EvidenceError(
-            f"outputs of shape {values.shape} are no table of texts", "give one row per text"
-        )
+    values = check_matrix(outputs)
     readout = readout_matrix(signature, num_bits, values.shape[1])
     norms = np.linalg.norm(values, axis=1, keepdims=True)
     # A zero output says nothing: it stays zero instead of becoming NaN.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from nsmark.core.null_space import (
+    DEAD_ROW_TOLERANCE,
     Matrix,
     check_matrix,
     live_rows,
@@ -37,7 +38,12 @@ def _same_texts(
 
 
 def _centred(matrix: Matrix) -> Matrix:
-    return np.asarray(matrix - matrix.mean(axis=1, keepdims=True))
+    centred = np.asarray(matrix - matrix.mean(axis=1, keepdims=True))
+    # Of a constant row the rounded mean leaves a residue: a direction that means nothing, and
+    # one that every centred null basis annihilates, as if it were the owner's.
+    sizes = np.linalg.norm(matrix, axis=1)
+    centred[np.linalg.norm(centred, axis=1) <= DEAD_ROW_TOLERANCE * sizes] = 0.0
+    return centred
 
 
 def unit_columns(matrix: NDArray[np.floating]) -> Matrix:
@@ -96,9 +102,11 @@ def alignment(
     values, vectors = eigh(coupling, subset_by_index=(0, last), check_finite=False)
     scales = vectors[:, 0]
     scales = scales * np.sign(scales[np.argmax(np.abs(scales))])
-    smallest, second = max(float(values[0]), 0.0), max(float(values[last]), 0.0)
-    # Two vanishing eigenvalues leave the scales undetermined: that is no evidence of theft.
-    return scales, smallest / second if second > 0 else 1.0
+    smallest, second = max(float(values[0]), 0.0), float(values[last])
+    # Two vanishing eigenvalues leave the scales undetermined: that is no evidence of theft. All
+    # eigenvalues lie in [0, 1], so rounding moves them by less than this.
+    rounding = len(coupling) * float(np.finfo(np.float64).eps)
+    return scales, smallest / second if second > rounding else 1.0
 
 
 def projective_matching_degree(

@@ -28,7 +28,10 @@ class EmbeddingConfig:
     """If set, train for exactly so many passes over the corpus (at most ``max_steps``)."""
 
     model_learning_rate: float = 5e-5
+    """AdamW's rate for the model."""
+
     extractor_learning_rate: float = 5e-4
+    """AdamW's rate for the extractor."""
 
     warmup_steps: int = 10
     """Steps over which the learning rates rise from zero."""
@@ -91,6 +94,10 @@ class EmbeddingConfig:
             value = getattr(self, name)
             if not lowest <= value <= highest:
                 raise ConfigError(name, value, f"must lie between {lowest} and {highest}")
+        if self.num_epochs is not None and self.num_epochs < 1:
+            raise ConfigError("num_epochs", self.num_epochs, "must be at least 1")
+        if not 0 <= self.derived_weight < 1000:
+            raise ConfigError("derived_weight", self.derived_weight, "must lie between 0 and 1000")
         for name in ("model_learning_rate", "extractor_learning_rate", "derived_margin"):
             if not 0 < getattr(self, name) < 10:
                 raise ConfigError(name, getattr(self, name), "must be positive and below 10")

@@ -144,7 +144,7 @@ class Trainer:
             if not all(np.isfinite(value) for value in losses.values()):
                 raise EmbeddingError(
                     f"the losses became non-finite at step {step}",
-                    "lower the learning rate; nothing was written",
+                    "lower the learning rates; nothing was written",
                 )
             evaluated = step % config.evaluate_every == 0 or step == last_step
             if evaluated:

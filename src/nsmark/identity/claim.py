@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import re
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -35,8 +36,16 @@ def parse_json_object(text: str | bytes, what: str) -> dict[str, Any]:
     def no_constant(name: str) -> Any:
         raise ValueError(f"{name} is not JSON")
 
+    def finite(digits: str) -> float:
+        number = float(digits)
+        if math.isinf(number):  # 1e999 is JSON, and infinity to Python
+            raise ValueError(f"{digits[:20]} is too large")
+        return number
+
     try:
-        document = json.loads(text, object_pairs_hook=unique, parse_constant=no_constant)
+        document = json.loads(
+            text, object_pairs_hook=unique, parse_constant=no_constant, parse_float=finite
+        )
     except (ValueError, RecursionError) as error:
         raise InputError(f"the {what} is not valid JSON: {error}", "check the file") from error
     if not isinstance(document, dict):
@@ -90,7 +99,7 @@ class OwnershipClaim:
     @classmethod
     def make(cls, owner: str, message: str, created: str | None = None) -> OwnershipClaim:
         """Return a claim made now, or at a stated time."""
-        return cls(owner=owner, message=message, created=created or utc_now())
+        return cls(owner=owner, message=message, created=utc_now() if created is None else created)
 
     @classmethod
     def from_mapping(cls, document: Any) -> OwnershipClaim:

@@ -8,11 +8,15 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from nsmark.errors import IdentityError
-from nsmark.files import exists_already, read_bounded, write_atomic
+from nsmark.errors import ConfigError, IdentityError
+from nsmark.files import ensure_new_file, read_bounded, write_atomic
 from nsmark.identity.claim import OwnershipClaim
 from nsmark.identity.public_key import MAX_PEM_BYTES, PublicKey
 from nsmark.identity.signing import SignedClaim
+
+_ENCRYPTED = b"ENCRYPTED PRIVATE KEY"
+_MAX_PASSPHRASE_BYTES = 1023
+"""What OpenSSL takes."""
 
 
 class Identity:
@@ -44,13 +48,14 @@ class Identity:
         try:
             key = serialization.load_pem_private_key(pem, passphrase)
         except TypeError as error:
-            hint = (
-                "give its passphrase (--passphrase-file, or NSMARK_PASSPHRASE)"
-                if passphrase is None
-                else "leave the passphrase out"
-            )
-            kind = "encrypted" if passphrase is None else "not encrypted"
-            raise IdentityError(f"the identity {path} is {kind}", hint) from error
+            if _ENCRYPTED in pem:  # an empty passphrase is as good as none
+                raise IdentityError(
+                    f"the identity {path} is encrypted",
+                    "give its passphrase (--passphrase-file, or NSMARK_PASSPHRASE)",
+                ) from error
+            raise IdentityError(
+                f"the identity {path} is not encrypted", "leave the passphrase out"
+            ) from error
         except (ValueError, UnsupportedAlgorithm) as error:
             raise IdentityError(
                 f"{path} is no identity, is damaged, or the passphrase is wrong",
@@ -63,12 +68,17 @@ class Identity:
     @staticmethod
     def is_encrypted(path: Path) -> bool:
         """Return whether a PEM file asks for a passphrase."""
-        return b"ENCRYPTED PRIVATE KEY" in read_bounded(path, MAX_PEM_BYTES, "identity")
+        return _ENCRYPTED in read_bounded(path, MAX_PEM_BYTES, "identity")
 
     def to_pem(self, passphrase: bytes | None = None) -> bytes:
         """Return the PKCS#8 PEM block, encrypted if a passphrase is given."""
         if passphrase == b"":
             raise IdentityError("the passphrase is empty", "give one, or none at all")
+        if passphrase is not None and len(passphrase) > _MAX_PASSPHRASE_BYTES:
+            raise IdentityError(
+                f"the passphrase has {len(passphrase)} bytes",
+                f"give at most {_MAX_PASSPHRASE_BYTES}",
+            )
         encryption: serialization.KeySerializationEncryption = (
             serialization.NoEncryption()
             if passphrase is None
@@ -80,11 +90,12 @@ class Identity:
 
     def save(self, prefix: Path, passphrase: bytes | None = None) -> tuple[Path, Path]:
         """Write ``PREFIX.pem`` (mode 0600) and ``PREFIX.pub``; refuses to replace either."""
+        if not prefix.name:
+            raise ConfigError("prefix", str(prefix), "must end in a name, not in a folder")
         private = prefix.with_name(prefix.name + ".pem")
         public = prefix.with_name(prefix.name + ".pub")
         for path in (private, public):
-            if path.exists():
-                raise exists_already(path)
+            ensure_new_file(path)
         write_atomic(private, self.to_pem(passphrase), 0o600, overwrite=False)
         write_atomic(public, self.public_key.to_pem().encode("ascii"), overwrite=False)
         return private, public

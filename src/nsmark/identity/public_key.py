@@ -34,8 +34,8 @@ class PublicKey:
     @classmethod
     def from_pem(cls, pem: str | bytes) -> PublicKey:
         """Read an SPKI PEM block."""
-        octets = pem.encode("utf-8") if isinstance(pem, str) else pem
         try:
+            octets = pem.encode("utf-8") if isinstance(pem, str) else pem
             key = serialization.load_pem_public_key(octets)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise IdentityError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ class SignedClaim:
 
     claim: OwnershipClaim
     public_key: PublicKey
-    signature: bytes
+    signature: bytes = field(repr=False)  # a secret: it must not end up in a log
 
     def __post_init__(self) -> None:
         if len(self.signature) != _SIGNATURE_BYTES or not self.public_key.verifies(

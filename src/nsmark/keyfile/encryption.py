@@ -18,8 +18,9 @@ MAGIC = b"nsmark/sealed/1\x00"
 _SALT_BYTES, _NONCE_BYTES = 16, 12
 _HEAD_BYTES = len(MAGIC) + 3 + _SALT_BYTES + _NONCE_BYTES
 _LOG_N, _R, _P = 15, 8, 1
-# A hostile file must not make us spend gigabytes: 2^20 · 8 · 128 bytes = 1 GiB is the most.
-_MAX_LOG_N, _MAX_R, _MAX_P = 20, 8, 16
+# A hostile file must not make us spend gigabytes or minutes: N·r·p bounds the time, and N·r·128
+# bytes is the memory, so at most 1 GiB and a few seconds.
+_MAX_WORK = 2**20 * 8
 MAX_ENCRYPTED_BYTES = 2**31 - 1
 
 
@@ -50,7 +51,8 @@ def decrypt(content: bytes, passphrase: bytes) -> bytes:
     if len(head) < _HEAD_BYTES or len(body) < 16 or not is_encrypted(content):
         raise KeyFileError("the encrypted key file is truncated", "get the original file")
     log_n, r, p = head[len(MAGIC) : len(MAGIC) + 3]
-    if not (1 <= log_n <= _MAX_LOG_N and 1 <= r <= _MAX_R and 1 <= p <= _MAX_P):
+    # scrypt itself is not defined for N ≥ 2^(16 r).
+    if not (1 <= log_n < 16 * r and p >= 1 and 2**log_n * r * p <= _MAX_WORK):
         raise KeyFileError(
             "the encrypted key file asks for unreasonable work", "nsmark did not write it"
         )

@@ -87,7 +87,7 @@ class KeyDocument(_Strict):
     """The JSON of a key file."""
 
     format: Literal["nsmark/key/1"]
-    claim: dict[str, Any]
+    claim: dict[str, str]
     public_key: Annotated[str, Field(max_length=1024)]
     signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
     configuration: KeyConfiguration
@@ -105,9 +105,11 @@ class KeyDocument(_Strict):
     library_version: Annotated[str, Field(max_length=64)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class WatermarkKey:
     """Everything a verifier needs, consistent by construction.
+
+    Keys are equal when their content and seal are; printing one does not show its secret.
 
     ``owner_triggered`` and ``owner_untriggered`` are the owner's own outputs on the verification
     texts, shape (num_texts, output_dim); the null space is always computed from them.
@@ -144,20 +146,25 @@ class WatermarkKey:
                 raise KeyFileError(
                     "a verification text is not in normal form", "the key file is forged"
                 )
-        expected = expected_shapes(config)
-        if self.null_basis is not None:
-            expected[NULL_BASIS] = (config.num_texts, *self.null_basis.shape[1:2])
-        for name, array in self.tensors().items():
-            if array.shape != expected.get(name):
-                raise KeyFileError(
-                    f"tensor {name} has shape {array.shape}, expected {expected.get(name)}",
-                    "the key file is damaged or forged",
-                )
+        tensors = self.tensors()
+        check_shapes(config, {name: array.shape for name, array in tensors.items()})
+        for name, array in tensors.items():
             if array.dtype != np.float32 or not np.isfinite(array).all():
                 raise KeyFileError(
                     f"tensor {name} holds values that are not finite float32 numbers",
                     "the key file is damaged or forged",
                 )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, WatermarkKey):
+            return NotImplemented
+        return (self.content_digest, self.seal) == (other.content_digest, other.seal)
+
+    def __hash__(self) -> int:
+        return hash((self.content_digest, self.seal))
+
+    def __repr__(self) -> str:
+        return f"WatermarkKey(owner={self.signed_claim.claim.owner!r}, key_id={self.key_id!r})"
 
     @property
     def signature(self) -> bytes:
@@ -250,6 +257,31 @@ def expected_shapes(config: KeyConfiguration) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def check_shapes(config: KeyConfiguration, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse tensors that are not exactly those of the configuration.
+
+    The null basis is optional and has as many columns as its maker counted, but fewer than there
+    are texts: without that bound a small key could ask a reader for any amount of memory.
+
+    Raises:
+        KeyFileError: A tensor is missing, unknown or of another shape.
+    """
+    expected = expected_shapes(config)
+    if set(shapes) - {NULL_BASIS} != set(expected):
+        raise KeyFileError(
+            "the key holds other tensors than its configuration asks for",
+            "the key file is damaged or forged",
+        )
+    for name, shape in shapes.items():
+        columns = min(max(1, shape[-1] if shape else 1), config.num_texts - 1)
+        wanted = expected.get(name, (config.num_texts, columns))
+        if shape != wanted:
+            raise KeyFileError(
+                f"tensor {name} has shape {shape}, expected {wanted}",
+                "the key file is damaged or forged",
+            )
+
+
 def parse_document(document: dict[str, Any]) -> KeyDocument:
     """Validate the JSON of a key file.
 
@@ -273,16 +305,26 @@ def parse_document(document: dict[str, Any]) -> KeyDocument:
         ) from error
 
 
-def assemble(document: KeyDocument, tensors: Mapping[str, Array], seal: bytes) -> WatermarkKey:
-    """Build the key from a validated document and its tensors; checks the claim's signature."""
+def check_claim(document: KeyDocument) -> SignedClaim:
+    """Return the signed claim of a document.
+
+    Raises:
+        KeyFileError: Claim or public key is not valid, or the signature does not fit them.
+    """
     try:
-        signed = SignedClaim(
+        return SignedClaim(
             claim=OwnershipClaim.from_mapping(document.claim),
             public_key=PublicKey.from_pem(document.public_key),
             signature=parse_hex(document.signature),
         )
     except InputError as error:
         raise KeyFileError(f"the key's claim is not valid: {error}", error.hint) from error
+
+
+def assemble(
+    document: KeyDocument, signed: SignedClaim, tensors: Mapping[str, Array], seal: bytes
+) -> WatermarkKey:
+    """Build the key from a validated document, its checked claim and its tensors."""
     depth = len(document.configuration.hidden_sizes) + 1
     return WatermarkKey(
         signed_claim=signed,

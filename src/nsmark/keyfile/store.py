@@ -31,16 +31,16 @@ def read_key(path: str | Path, passphrase: bytes | None = None) -> WatermarkKey:
                 raise KeyFileError(
                     f"the encrypted key file {path} is too large", "nsmark did not write it"
                 )
+            if passphrase is None:
+                raise KeyFileError(
+                    f"the key file {path} is encrypted",
+                    "give its passphrase (--key-passphrase-file, or NSMARK_KEY_PASSPHRASE)",
+                )
             content = stream.read(MAX_ENCRYPTED_BYTES)
     except OSError as error:
         raise FileAccessError(
             f"cannot read key file {path}: {error.strerror or error}", "check the path"
         ) from error
-    if passphrase is None:
-        raise KeyFileError(
-            f"the key file {path} is encrypted",
-            "give its passphrase (--key-passphrase-file, or NSMARK_KEY_PASSPHRASE)",
-        )
     plain = decrypt(content, passphrase)
     return decode_key(io.BytesIO(plain), len(plain))
 

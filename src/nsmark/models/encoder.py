@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
+from safetensors.torch import save as save_safetensors
 from torch import Tensor, nn
 
 from nsmark.errors import ConfigError, ModelError
@@ -71,9 +72,18 @@ class Encoder(nn.Module):
         self.normalise = normalise
         self.max_length = max_length
         self.has_lm_head = has_lm_head
-        self.dense = nn.ModuleList(
-            _load_dense(folder.path, step) for step in folder.steps if isinstance(step, DenseLayer)
-        )
+        layers = [step for step in folder.steps if isinstance(step, DenseLayer)]
+        width = int(network.config.hidden_size)
+        for layer in layers:
+            if layer.in_features != width:
+                raise ModelError(
+                    f"the dense layer in {layer.path!r} takes {layer.in_features} dimensions, "
+                    f"but is given {width}",
+                    "the model folder is damaged",
+                )
+            width = layer.out_features
+        self.dense = nn.ModuleList(_load_dense(folder.path, layer) for layer in layers)
+        self._output_dim = width
 
     @property
     def device(self) -> torch.device:
@@ -84,13 +94,14 @@ class Encoder(nn.Module):
     @property
     def output_dim(self) -> int:
         """Entries of one output."""
-        dense = [step for step in self.folder.steps if isinstance(step, DenseLayer)]
-        return dense[-1].out_features if dense else int(self.network.config.hidden_size)
+        return self._output_dim
 
     # --- texts to tokens ---------------------------------------------------------------------
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenise without padding, cut to the maximum length."""
+        if not texts:
+            return []
         encoded = self.tokenizer(
             list(texts), truncation=True, max_length=self.max_length, add_special_tokens=True
         )
@@ -187,8 +198,21 @@ class Encoder(nn.Module):
             self.tokenizer.save_pretrained(folder)
         if self.folder.kind == "st":
             write_sentence_transformer_files(
-                folder, self.folder, self.pooling, self.network.config.hidden_size
+                folder,
+                self.folder,
+                self.pooling,
+                self.network.config.hidden_size,
+                self.dense_weights(),
             )
+
+    def dense_weights(self) -> list[bytes]:
+        """Return each dense layer as a safetensors file of sentence-transformers' form."""
+        return [
+            save_safetensors(
+                {f"linear.{name}": t.detach().cpu() for name, t in layer.state_dict().items()}
+            )
+            for layer in self.dense
+        ]
 
 
 def pool(hidden: Tensor, attention_mask: Tensor, pooling: str) -> Tensor:

@@ -70,6 +70,14 @@ def read_json(path: Path) -> Any:
         raise ModelError(f"{path.name} is not valid JSON", "the model folder is damaged") from error
 
 
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Read a small JSON file that must hold an object."""
+    document = read_json(path)
+    if not isinstance(document, dict):
+        raise ModelError(f"{path.name} holds no JSON object", "the model folder is damaged")
+    return document
+
+
 def describe_folder(path: Path, *, ignore_modules: bool = False) -> ModelFolder:
     """Look at a folder and say what it is.
 
@@ -89,8 +97,7 @@ def _model_type(path: Path) -> str:
             f"{path} holds no model: there is no config.json",
             "give a folder saved with save_pretrained or by sentence-transformers",
         )
-    config = read_json(path / "config.json")
-    model_type = config.get("model_type") if isinstance(config, dict) else None
+    model_type = read_json_object(path / "config.json").get("model_type")
     if not isinstance(model_type, str):
         raise ModelError(
             f"config.json in {path} names no model_type", "the model folder is damaged"
@@ -122,7 +129,7 @@ def _describe_sentence_transformer(path: Path) -> ModelFolder:
                 "known modules: Transformer, Pooling, Dense, Normalize",
             )
     limit_file = transformer / "sentence_bert_config.json"
-    limit = read_json(limit_file).get("max_seq_length") if limit_file.is_file() else None
+    limit = read_json_object(limit_file).get("max_seq_length") if limit_file.is_file() else None
     return ModelFolder(
         path,
         "st",
@@ -130,14 +137,14 @@ def _describe_sentence_transformer(path: Path) -> ModelFolder:
         transformer,
         _describe_pooling(_inside(path, entries[1][1])),
         tuple(steps),
-        limit if isinstance(limit, int) and limit > 0 else None,
+        limit if type(limit) is int and limit > 0 else None,
     )
 
 
 def _inside(root: Path, relative: str) -> Path:
     """Return a sub-folder, refusing paths that lead out of the model folder."""
-    target = (root / relative).resolve()
-    if not target.is_relative_to(root.resolve()):
+    # A null byte names no file, and resolve() would stumble over it.
+    if "\0" in relative or not (root / relative).resolve().is_relative_to(root.resolve()):
         raise ModelError(
             f"modules.json points outside the folder: {relative[:80]!r}", "do not trust this model"
         )
@@ -145,9 +152,7 @@ def _inside(root: Path, relative: str) -> Path:
 
 
 def _describe_pooling(path: Path) -> str:
-    config = read_json(path / "config.json")
-    if not isinstance(config, dict):
-        raise ModelError("the pooling configuration is malformed", "the model folder is damaged")
+    config = read_json_object(path / "config.json")
     if "pooling_mode" in config:
         chosen = [_POOLING_NAMES.get(str(config["pooling_mode"]), "")]
     else:
@@ -162,15 +167,15 @@ def _describe_pooling(path: Path) -> str:
 
 
 def _describe_dense(path: Path, where: str) -> DenseLayer:
-    config = read_json(path / "config.json")
+    config = read_json_object(path / "config.json")
     activation = str(config.get("activation_function", "")).rsplit(".", 1)[-1]
-    sizes = (config.get("in_features"), config.get("out_features"))
-    if activation != "Identity" or not all(isinstance(s, int) and 0 < s <= 65536 for s in sizes):
+    sizes = [s for s in (config.get("in_features"), config.get("out_features")) if type(s) is int]
+    if activation != "Identity" or len(sizes) != 2 or not all(0 < s <= 65536 for s in sizes):
         raise ModelError(
             f"the dense layer in {where!r} is not a plain linear map",
             "only Dense modules with an Identity activation are supported",
         )
-    return DenseLayer(where, *sizes, bool(config.get("bias", True)))
+    return DenseLayer(where, sizes[0], sizes[1], bool(config.get("bias", True)))
 
 
 def model_digest(path: Path) -> str:
@@ -201,16 +206,19 @@ def _tensor_rows(file: Path, prefix: str) -> list[tuple[bytes, bytes, bytes, byt
             length = int.from_bytes(stream.read(8), "little")
             if not 2 <= length <= _MAX_HEADER_BYTES:
                 raise ValueError("header size")
-            header = json.loads(stream.read(length))
+            content = stream.read(length)
+            if len(content) != length:
+                raise ValueError("truncated")
+            header = json.loads(content)
             header.pop("__metadata__", None)
             rows = []
             for name, info in header.items():
                 begin, end = info["data_offsets"]
                 shape = json.dumps(info["shape"], separators=(",", ":"))
                 stream.seek(8 + length + begin)
-                content = _hash_exactly(stream, end - begin)
+                digest = _hash_exactly(stream, end - begin)
                 rows.append(
-                    ((prefix + name).encode(), str(info["dtype"]).encode(), shape.encode(), content)
+                    ((prefix + name).encode(), str(info["dtype"]).encode(), shape.encode(), digest)
                 )
             return rows
     except NsmarkError:

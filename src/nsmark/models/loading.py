@@ -43,6 +43,8 @@ def open_encoder(
     folder = describe_folder(_resolve(model), ignore_modules=ignore_modules)
     if pooling is not None and pooling not in POOLINGS:
         raise ConfigError("pooling", pooling, f"must be one of {', '.join(POOLINGS)}")
+    if max_length < 1:
+        raise ConfigError("max_length", max_length, "must be at least 1")
     if purpose == "train" and folder.model_type not in ENCODER_FAMILIES:
         raise ModelError(
             f"models of family {folder.model_type!r} cannot be watermarked yet",
@@ -51,7 +53,7 @@ def open_encoder(
     with quiet_transformers():
         tokenizer = _load_tokenizer(folder.transformer_path)
         network, has_head = _load_network(folder.transformer_path, purpose)
-    limits = [max_length, folder.max_length, getattr(network.config, "max_position_embeddings", 0)]
+    limits = [max_length, folder.max_length, _num_positions(network)]
     encoder = Encoder(
         network,
         tokenizer,
@@ -70,7 +72,7 @@ def resolve_device(device: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         resolved = torch.device(device)
-        torch.empty(0, device=resolved)
+        torch.zeros(1, device=resolved).item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ConfigError("device", device, "is not available here") from error
     return resolved
@@ -127,12 +129,25 @@ def _load_network(path: Path, purpose: Purpose) -> tuple[Any, bool]:
         raise ModelError(f"the model in {path} cannot be opened", _first_line(error)) from error
     # A pooler nobody reads may be absent; anything else missing would be random weights.
     missing = [key for key in info["missing_keys"] if not key.startswith("pooler.")]
+    if len(missing) < len(info["missing_keys"]):
+        network.pooler = None  # not random weights that would be saved with the model
     if missing:
         raise ModelError(
             f"the model in {path} lacks {len(missing)} weights, such as {missing[0]}",
             "the folder is incomplete or of another architecture than its config.json says",
         )
     return network, False
+
+
+def _num_positions(network: Any) -> int:
+    """Return for how many tokens the model has positions; 0 where it does not say.
+
+    RoBERTa and its kin count positions from their padding index on, so some are never used.
+    """
+    positions = int(getattr(network.config, "max_position_embeddings", 0) or 0)
+    table = getattr(getattr(network.base_model, "embeddings", None), "position_embeddings", None)
+    padding_index = getattr(table, "padding_idx", None)
+    return positions if padding_index is None else positions - padding_index - 1
 
 
 def _stores_lm_head(path: Path) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nsmark.files import write_json
+from nsmark.files import write_atomic, write_json
 from nsmark.models.folder import POOLING_FLAGS, DenseLayer, ModelFolder
 
 
@@ -15,25 +15,23 @@ def write_sentence_transformer_files(
     source: ModelFolder,
     pooling: str,
     hidden_size: int,
-    extra: DenseLayer | None = None,
-) -> Path:
+    dense_weights: Sequence[bytes],
+) -> None:
     """Write modules.json and what it names, beside a transformer saved in ``target``.
 
     Args:
         target: Folder that already holds the transformer.
-        source: The folder whose modules are repeated; its dense layers are copied.
+        source: The folder whose modules are repeated.
         pooling: Which pooling is written.
         hidden_size: Width of the transformer.
-        extra: One more dense layer at the end; the caller writes its weights.
-
-    Returns:
-        The folder of the last module.
+        dense_weights: A safetensors file for each dense layer among the source's steps, in order.
     """
     kind = "sentence_transformers.models."
     modules = [("", kind + "Transformer"), ("1_Pooling", kind + "Pooling")]
     flags = {flag: name == pooling for flag, name in POOLING_FLAGS.items()}
     _write_config(target / "1_Pooling", {"word_embedding_dimension": hidden_size, **flags})
-    for step in source.steps + ((extra,) if extra else ()):
+    weights = iter(dense_weights)
+    for step in source.steps:
         number = len(modules)
         if not isinstance(step, DenseLayer):
             modules.append((f"{number}_Normalize", kind + "Normalize"))
@@ -49,11 +47,7 @@ def write_sentence_transformer_files(
                 "activation_function": "torch.nn.modules.linear.Identity",
             },
         )
-        if step is not extra:
-            shutil.copyfile(
-                source.path / step.path / "model.safetensors",
-                target / modules[-1][0] / "model.safetensors",
-            )
+        write_atomic(target / modules[-1][0] / "model.safetensors", next(weights))
     write_json(
         target / "modules.json",
         [
@@ -66,7 +60,6 @@ def write_sentence_transformer_files(
             target / "sentence_bert_config.json",
             {"max_seq_length": source.max_length, "do_lower_case": False},
         )
-    return target / modules[-1][0]
 
 
 def _write_config(folder: Path, config: dict[str, Any]) -> None:

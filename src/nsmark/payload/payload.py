@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nsmark.core.bits import SignVector
 from nsmark.core.derive import select_indices, watermark_vector
@@ -17,12 +17,12 @@ from nsmark.payload.word_list import WordList
 class WatermarkPayload:
     """What is embedded and what will be asked at verification."""
 
-    signature: bytes
+    signature: bytes = field(repr=False)  # secrets stay out of logs
     config: PayloadConfig
-    trigger: str
+    trigger: str = field(repr=False)
     skipped_words: tuple[str, ...]
     """Words of the walk before the trigger that the tokenizer could not represent."""
-    verification_texts: tuple[str, ...]
+    verification_texts: tuple[str, ...] = field(repr=False)
     """Ordered, untriggered, at most 64 words each (paper: D_V)."""
     word_list_digest: str
     pool_digest: str

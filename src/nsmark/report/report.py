@@ -85,10 +85,12 @@ class Report:
 
     def to_text(self) -> str:
         """Return a page for people."""
+        # The owner chose his name: with control characters in it he could rewrite this page.
+        owner, suspect = _printable(self.claim["owner"]), _printable(self.suspect)
         words = {
-            Verdict.OWNED: f"OWNED: {self.suspect} carries the mark of {self.claim['owner']}",
-            Verdict.NOT_SHOWN: f"NOT SHOWN: no mark of {self.claim['owner']} in {self.suspect}",
-            Verdict.COULD_NOT_MEASURE: f"COULD NOT MEASURE {self.suspect}",
+            Verdict.OWNED: f"OWNED: {suspect} carries the mark of {owner}",
+            Verdict.NOT_SHOWN: f"NOT SHOWN: no mark of {owner} in {suspect}",
+            Verdict.COULD_NOT_MEASURE: f"COULD NOT MEASURE {suspect}",
         }
         lines = [words[self.verdict], ""]
         lines += [f"  - {reason}" for reason in (*self.decision.reasons, *self.unchecked)]
@@ -108,6 +110,10 @@ class Report:
             ]
         lines.append(f"key {self.key_id}")
         return "\n".join(lines)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _number(value: float | None) -> str:

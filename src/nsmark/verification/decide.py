@@ -122,9 +122,12 @@ def _describe(evidence: Evidence, thresholds: Thresholds) -> tuple[str, ...]:
             f"extraction rate {rate:.3f} on triggered texts "
             f"{'exceeds' if passed else 'does not exceed'} {thresholds.min_extraction_rate:.3f}"
         )
-    passed = _matching_passes(evidence.triggered, thresholds)
-    reasons.append(
-        f"matching degree {degree:.2f} {'lies below' if passed else 'does not lie below'} "
-        f"{thresholds.max_matching_degree:.2f} (lower is closer)"
-    )
+    if degree is None:
+        reasons.append("the matching degree could not be had")
+    else:
+        passed = _matching_passes(evidence.triggered, thresholds)
+        reasons.append(
+            f"matching degree {degree:.2f} {'lies below' if passed else 'does not lie below'} "
+            f"{thresholds.max_matching_degree:.2f} (lower is closer)"
+        )
     return (*reasons, *evidence.notes)

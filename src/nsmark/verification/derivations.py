@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nsmark.core.texts import lines_digest
 from nsmark.corpus import pool_texts
-from nsmark.errors import KeyFileError
+from nsmark.errors import KeyFileError, TextPoolError
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.payload.payload import derive_texts
 from nsmark.payload.trigger import choose_trigger
@@ -36,15 +36,13 @@ def check_derivations(
     unchecked = []
     words = word_list or published_word_list()
     if words.digest == key.word_list_digest:
-        skipped = set(key.skipped_words)
-        trigger, passed = choose_trigger(key.signature, words.words, lambda w: w not in skipped)
-        if trigger != key.trigger or set(passed) != skipped:
+        if not _trigger_follows(key, words):
             raise KeyFileError(
                 "the trigger does not follow from the signature", "the key is forged: refuse it"
             )
-        if skipped:
+        if key.skipped_words:
             unchecked.append(
-                f"{len(skipped)} words were skipped as unknown to the model's tokenizer; "
+                f"{len(key.skipped_words)} words were skipped as unknown to the model's tokenizer; "
                 "without that tokenizer this was not checked"
             )
     elif word_list is not None:
@@ -53,9 +51,7 @@ def check_derivations(
         unchecked.append("the trigger was not checked: the key names a word list not at hand")
     texts = pool if pool is not None else pool_texts()
     if lines_digest(texts) == key.pool_digest:
-        if derive_texts(key.signature, texts, key.configuration.num_texts) != (
-            key.verification_texts
-        ):
+        if not _texts_follow(key, texts):
             raise KeyFileError(
                 "the verification texts do not follow from the signature",
                 "the key is forged: refuse it",
@@ -65,6 +61,23 @@ def check_derivations(
     else:
         unchecked.append("the texts were not checked: the key names a pool not at hand (--pool)")
     return unchecked
+
+
+def _trigger_follows(key: WatermarkKey, words: WordList) -> bool:
+    skipped = set(key.skipped_words)
+    try:
+        found = choose_trigger(key.signature, words.words, lambda word: word not in skipped)
+    except TextPoolError:  # the key calls every word of the list skipped
+        return False
+    return found == (key.trigger, key.skipped_words)
+
+
+def _texts_follow(key: WatermarkKey, pool: Sequence[str]) -> bool:
+    try:
+        found = derive_texts(key.signature, pool, key.configuration.num_texts)
+    except TextPoolError:  # the key holds more texts than the pool it names
+        return False
+    return found == key.verification_texts
 
 
 def _other(what: str) -> KeyFileError:

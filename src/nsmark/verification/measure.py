@@ -30,6 +30,8 @@ from nsmark.suspects.base import Suspect
 from nsmark.suspects.recorded import RecordedOutputs
 
 MeasureCallback = Callable[[str, int, int], None]
+BasisFunction = Callable[[NDArray[np.floating]], NDArray[np.float64]]
+"""Computes a null basis: :func:`null_space_basis`, or the same on an accelerator."""
 
 # Outputs that differ between texts by less than this share of their size are constant: float32
 # noise around one vector lies below it, any real model far above.
@@ -105,7 +107,10 @@ def _named(on_batch: MeasureCallback, name: str) -> Callable[[int, int], None]:
 
 
 def measure(
-    key: WatermarkKey, suspect: Suspect | RecordedOutputs, on_batch: MeasureCallback | None = None
+    key: WatermarkKey,
+    suspect: Suspect | RecordedOutputs,
+    on_batch: MeasureCallback | None = None,
+    basis_of: BasisFunction = null_space_basis,
 ) -> Evidence:
     """Ask a suspect the key's texts and compute every statistic.
 
@@ -121,8 +126,8 @@ def measure(
             "measure both on the same model",
         )
     notes: list[str] = []
-    triggered, null_dim = _statistics(key, key.owner_triggered, answers.triggered, notes)
-    untriggered, _ = _statistics(key, key.owner_untriggered, answers.untriggered, notes)
+    triggered, null_dim = _statistics(key, key.owner_triggered, answers.triggered, notes, basis_of)
+    untriggered, _ = _statistics(key, key.owner_untriggered, answers.untriggered, notes, basis_of)
     output_dim = answers.triggered.shape[1]
     return Evidence(
         suspect=answers.name,
@@ -131,7 +136,7 @@ def measure(
         num_texts=key.configuration.num_texts,
         output_dim=output_dim,
         null_dim=null_dim,
-        dead_rows=output_dim - int(live_rows(answers.triggered.T).sum()),
+        dead_rows=output_dim - int(live_rows(_rescaled(answers.triggered).T).sum()),
         notes=tuple(dict.fromkeys(notes)),
     )
 
@@ -142,12 +147,22 @@ def _check_outputs(outputs: NDArray[np.float64], name: str, num_texts: int) -> N
             f"there are {len(outputs)} {name} outputs, the key asks {num_texts} texts",
             "answer exactly the key's texts: see `nsmark inspect KEY --queries FILE`",
         )
-    values = check_matrix(outputs, f"{name} outputs")
+    values = _rescaled(check_matrix(outputs, f"{name} outputs"))
     scale = np.abs(values).max()
     if np.ptp(values, axis=0).max() <= _CONSTANT_TOLERANCE * scale:
         raise EvidenceError(
             f"every text gets the same {name} output", "the model ignores its input: check it"
         )
+
+
+def _rescaled(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Divide by the power of two next to the largest entry, which is exact.
+
+    Only the extractor cares for the size of outputs. A thief who returns them 1e200 times as
+    large must not make squares overflow.
+    """
+    _, exponent = np.frexp(np.abs(outputs).max())
+    return np.asarray(np.ldexp(outputs, -exponent))
 
 
 def owner_statistics(key: WatermarkKey) -> Statistics:
@@ -161,7 +176,9 @@ def owner_statistics(key: WatermarkKey) -> Statistics:
 
 def _extraction(key: WatermarkKey, outputs: NDArray[np.floating]) -> float:
     config = key.configuration
-    mapped = mlp_forward(outputs, key.extractor)
+    # Outputs or weights beyond float32 give infinity or NaN, which no bit is read from.
+    with np.errstate(over="ignore", invalid="ignore"):
+        mapped = mlp_forward(outputs, key.extractor)
     return extraction_rate(mapped, key.signature, config.num_bits, config.spread_factor)
 
 
@@ -170,16 +187,17 @@ def _statistics(
     owner_outputs: NDArray[np.float32],
     suspect_outputs: NDArray[np.float64],
     notes: list[str],
+    basis_of: BasisFunction,
 ) -> tuple[Statistics, int]:
     owner = owner_outputs.T.astype(np.float64)
-    suspect = suspect_outputs.T
-    basis = null_space_basis(owner)  # never a stored basis: a rotated one moves the degree
+    suspect = _rescaled(suspect_outputs).T
+    basis = basis_of(owner)  # never a stored basis: a rotated one moves the degree
     statistics = Statistics(
         matching_degree=matching_degree(suspect, basis),
         invariant_matching_degree=invariant_matching_degree(suspect, basis),
-        centred_matching_degree=centred_matching_degree(owner, suspect),
+        centred_matching_degree=_if_enough(centred_matching_degree, owner, suspect, notes),
         subspace_overlap=subspace_overlap(owner, suspect),
-        predictability=predictability(owner, suspect),
+        predictability=_if_enough(predictability, owner, suspect, notes),
     )
     if statistics.subspace_overlap is None:
         notes.append("overlap needs more texts than dimensions: query more texts")
@@ -188,10 +206,8 @@ def _statistics(
         statistics = replace(
             statistics,
             extraction_rate=_extraction(key, suspect_outputs),
-            derived_extraction_rate=derived_extraction_rate(
-                suspect_outputs, key.signature, num_bits
-            ),
-            derived_p_value=derived_p_value(suspect_outputs, key.signature, num_bits),
+            derived_extraction_rate=derived_extraction_rate(suspect.T, key.signature, num_bits),
+            derived_p_value=derived_p_value(suspect.T, key.signature, num_bits),
         )
     else:
         notes.append(
@@ -199,6 +215,20 @@ def _statistics(
             "nothing can be extracted, the null space still tells"
         )
     return _add_aligned(statistics, owner, suspect, basis, notes), basis.shape[1]
+
+
+def _if_enough(
+    statistic: Callable[[NDArray[np.float64], NDArray[np.float64]], float],
+    owner: NDArray[np.float64],
+    suspect: NDArray[np.float64],
+    notes: list[str],
+) -> float | None:
+    """Return a statistic that wants more texts than the null space does, or say why not."""
+    try:
+        return statistic(owner, suspect)
+    except EvidenceError as error:
+        notes.append(f"{error}: {error.hint}")
+        return None
 
 
 def _add_aligned(
@@ -227,5 +257,5 @@ def _add_aligned(
         projective_matching_degree=projective,
         alignment_gap=gap,
         aligned_subspace_overlap=subspace_overlap(owner_units, aligned),
-        aligned_predictability=predictability(owner_units, aligned),
+        aligned_predictability=_if_enough(predictability, owner_units, aligned, notes),
     )

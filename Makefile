@@ -1,0 +1,52 @@
+# One command each. Everything runs from .venv, which `make setup` creates and keeps up to date.
+
+VENV   := .venv
+PYTHON ?= python3
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+# Two test processes share two cores: one thread each. Nothing may reach for a model hub.
+TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint types layers slow bench docs clean
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## create .venv with all extras
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
+	touch $(STAMP)
+
+demo: $(STAMP) ## watermark, attack and verify a real model (minutes); OUT=folder
+	HF_HUB_OFFLINE=1 $(BIN)/nsmark demo $(if $(OUT),--out $(OUT))
+
+test: $(STAMP) ## run the tests
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 -m "not slow and not gpu" $(ARGS)
+
+slow: $(STAMP) ## run the tests marked slow
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "slow and not gpu" $(ARGS)
+
+lint: $(STAMP) ## format and lint, without changing files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(STAMP) ## check types, strictly
+	$(BIN)/mypy
+
+layers: $(STAMP) ## check that imports go one way
+	$(BIN)/lint-imports
+
+check: lint types layers test ## everything CI runs
+
+bench: $(STAMP) ## measure the null space against a full SVD
+	$(BIN)/python benchmarks/null_space.py
+
+docs: $(STAMP) ## write the reference pages from the program itself
+	$(BIN)/python docs/generate.py
+
+clean: ## remove caches (not .venv, not a demo's output)
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

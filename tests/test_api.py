@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING, make_identity
+from nsmark.api import embed, verify
+from nsmark.core.texts import lines_digest, normalise_text
+from nsmark.corpus import pool_texts, training_texts
+from nsmark.errors import (
+    ClaimError,
+    ConfigError,
+    EmbeddingError,
+    EmptyNullSpaceError,
+    FileAccessError,
+    KeyFileError,
+    ModelError,
+    NsmarkError,
+    TextPoolError,
+)
+from nsmark.keyfile import Thresholds, WatermarkKey, read_key
+from nsmark.models.folder import model_digest
+from nsmark.payload import derive_payload, published_word_list
+from nsmark.suspects import RecordedOutputs, open_suspect
+
+# Two steps suffice where any result counts as trained; the saved model then cannot verify.
+ANYTHING_GOES = dataclasses.replace(
+    TINY_TRAINING, min_triggered=0.0, max_clean=1.0, evaluate_every=1, cooldown_steps=1
+)
+
+
+@pytest.fixture
+def embed_tiny(tiny_st, identity, signed_claim, tmp_path):
+    """Embed into ``tmp_path/out`` with the settings of the shared model, changed as asked."""
+
+    def call(**changes: Any):
+        settings: dict[str, Any] = {
+            "num_texts": TINY_NUM_TEXTS,
+            "config": TINY_TRAINING,
+            "payload_config": TINY_PAYLOAD,
+            "device": "cpu",
+        }
+        return embed(tiny_st, identity, signed_claim, tmp_path / "out", **(settings | changes))
+
+    return call
+
+
+def recorded(key: WatermarkKey, name: str = "answers") -> RecordedOutputs:
+    """The owner's own outputs, as a suspect would answer who is the owner's model."""
+    return RecordedOutputs(
+        name, key.owner_triggered.astype(np.float64), key.owner_untriggered.astype(np.float64)
+    )
+
+
+def forge(key: WatermarkKey, **changes: Any) -> WatermarkKey:
+    """The owner himself writes something else into his key and seals it."""
+    return dataclasses.replace(key, **changes).sealed_by(make_identity(1))
+
+
+# --- embedding -----------------------------------------------------------------------------------
+
+
+def test_embedding_writes_model_key_and_report_that_belong_together(tiny_marked):
+    key = read_key(tiny_marked.key_file)
+    report = json.loads(tiny_marked.report_file.read_text(encoding="utf-8"))
+    assert key.key_id == tiny_marked.key.key_id == report["key_id"]
+    assert key.model_digest == report["model_sha256"] == model_digest(tiny_marked.model_folder)
+    assert stat.S_IMODE(tiny_marked.key_file.stat().st_mode) == 0o600
+    config = key.configuration
+    assert (config.num_bits, config.spread_factor) == (16, 3)
+    assert (config.num_texts, config.output_dim) == (TINY_NUM_TEXTS, 32)
+    assert (config.pooling, config.normalise, config.max_length) == ("mean", True, 128)
+    assert config.marks == ("paper", "derived")
+    assert [control.name for control in key.controls] == ["reference"]
+    out = tiny_marked.key_file.parent
+    assert sorted(entry.name for entry in out.iterdir()) == ["model", "owner.nsmark", "report.json"]
+    assert [entry.name for entry in out.parent.iterdir()] == ["out"]  # no staging folder is left
+
+
+def test_the_stored_outputs_are_those_of_the_saved_model(tiny_marked):
+    key, payload = tiny_marked.key, tiny_marked.key.payload()
+    suspect = open_suspect(tiny_marked.model_folder, device="cpu")
+    for texts, stored in (
+        (payload.triggered_texts(), key.owner_triggered),
+        (payload.verification_texts, key.owner_untriggered),
+    ):
+        np.testing.assert_allclose(suspect.outputs(texts), stored, atol=1e-5)
+
+
+def test_the_same_claim_and_seed_give_the_same_bytes(tiny_marked, embed_tiny):
+    with torch.random.fork_rng():
+        torch.manual_seed(12345)  # nothing may hang on the global seed
+        again = embed_tiny()
+    assert again.key_file.read_bytes() == tiny_marked.key_file.read_bytes()
+    assert model_digest(again.model_folder) == model_digest(tiny_marked.model_folder)
+
+
+def test_the_report_holds_no_secret(tiny_marked):
+    text = tiny_marked.report_file.read_text(encoding="utf-8")
+    key = tiny_marked.key
+    assert key.signature.hex() not in text
+    assert key.trigger not in text
+    assert not any(line in text for line in key.verification_texts)
+    assert key.signed_claim.signature_digest in text
+
+
+@pytest.mark.parametrize("num_texts", [0, 1, 31, 32])
+def test_too_few_texts_are_refused_before_the_training(embed_tiny, tmp_path, num_texts):
+    told: list[Any] = []
+    with pytest.raises(EmptyNullSpaceError) as caught:
+        embed_tiny(num_texts=num_texts, on_progress=told.append)
+    assert caught.value.needed == 33
+    assert "33" in caught.value.hint
+    assert told == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_budget_too_small_leaves_nothing_behind(embed_tiny, tmp_path):
+    with pytest.raises(EmbeddingError, match="did not converge in 2 steps") as caught:
+        embed_tiny(config=dataclasses.replace(TINY_TRAINING, max_steps=2))
+    assert "--max-steps" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_saved_model_that_does_not_verify_is_not_left_behind(embed_tiny, tmp_path):
+    with pytest.raises(EmbeddingError, match="does not verify"):
+        embed_tiny(config=ANYTHING_GOES)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("stage", ["opening", "training", "saving", "measuring"])
+def test_an_interruption_at_any_stage_leaves_nothing_behind(embed_tiny, tmp_path, stage):
+    def interrupt(name: str) -> None:
+        if name.startswith(stage):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embed_tiny(config=ANYTHING_GOES, on_stage=interrupt)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"corpus": training_texts()[:20]}, TextPoolError),
+        ({"corpus": []}, TextPoolError),
+        ({"pool": pool_texts()[:95]}, TextPoolError),
+        ({"pool": ["the same text"] * 500}, TextPoolError),
+        ({"device": "gpu"}, ConfigError),
+        ({"pooling": "median"}, ConfigError),
+        ({"max_length": 0}, ConfigError),
+    ],
+)
+def test_what_cannot_be_used_is_refused_and_nothing_written(embed_tiny, tmp_path, changes, error):
+    with pytest.raises(error):
+        embed_tiny(**changes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_holds_something_is_refused_untouched(embed_tiny, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious").write_text("x", encoding="utf-8")
+    stages: list[str] = []
+    with pytest.raises(FileAccessError, match="exists already"):
+        embed_tiny(on_stage=stages.append)
+    assert stages == []  # before any long work
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "precious"]
+
+
+def test_a_file_in_the_way_is_refused_untouched(embed_tiny, tmp_path):
+    (tmp_path / "out").write_text("precious", encoding="utf-8")
+    with pytest.raises(FileAccessError, match="exists already"):
+        embed_tiny()
+    assert (tmp_path / "out").read_text(encoding="utf-8") == "precious"
+
+
+def test_the_claim_of_another_identity_is_refused(tiny_st, signed_claim, tmp_path):
+    with pytest.raises(ClaimError, match="another identity"):
+        embed(tiny_st, make_identity(2), signed_claim, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_that_is_not_there_is_refused(identity, signed_claim, tmp_path):
+    with pytest.raises(ModelError):
+        embed(tmp_path / "none", identity, signed_claim, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- verification --------------------------------------------------------------------------------
+
+
+def test_a_suspect_may_be_a_path_an_address_an_open_model_or_recorded(tiny_marked):
+    folder, key = tiny_marked.model_folder, tiny_marked.key
+    suspects = [folder, str(folder), f"st:{folder}", f"hf:{folder}", open_suspect(folder)]
+    for suspect in (*suspects, recorded(key)):
+        report = verify(key, suspect, device="cpu")
+        assert report.verdict == "owned"
+        assert report.to_mapping()["extraction_rate"] == 1.0
+        assert report.to_mapping()["invariant_matching_degree"] < 1e-3
+
+
+def test_an_innocent_model_is_not_accused(tiny_marked, tiny_st, tiny_bert):
+    for folder in (tiny_st, tiny_bert):
+        report = verify(tiny_marked.key, folder)
+        assert report.verdict == "not_shown"
+        assert (report.calibrated_by, report.rule) == ("owner", "paper")
+
+
+def test_the_thresholds_are_six_tenths_of_the_gap_to_the_controls(tiny_marked, tiny_st):
+    key = tiny_marked.key
+    report = verify(key, tiny_marked.model_folder, controls=[tiny_st])
+    control = verify(key, tiny_st).to_mapping()
+    assert report.calibrated_by == "verifier"
+    found = report.thresholds
+    assert found.min_extraction_rate == pytest.approx(0.6 * (1 - control["extraction_rate"]))
+    # The owner's own degree is zero up to rounding.
+    assert found.max_matching_degree == pytest.approx(
+        0.6 * control["invariant_matching_degree"], rel=1e-4
+    )
+
+
+def test_an_independent_verifier_without_controls_shows_nothing(tiny_marked, tiny_st):
+    report = verify(tiny_marked.key, tiny_marked.model_folder, independent=True)
+    assert report.verdict == "not_shown"
+    assert report.decision.reasons == ("not calibrated by the verifier",)
+    assert report.thresholds is None
+    assert report.calibrated_by is None
+    assert report.evidence is not None  # measured all the same
+    own = verify(tiny_marked.key, tiny_marked.model_folder, independent=True, controls=[tiny_st])
+    assert (own.verdict, own.calibrated_by) == ("owned", "verifier")
+
+
+def test_a_key_that_accepts_a_control_is_refused(tiny_marked, tiny_st):
+    key = tiny_marked.key
+    controls = [recorded(key, "innocent twin"), tiny_st]
+    report = verify(key, tiny_marked.model_folder, controls=controls)
+    assert report.verdict == "not_shown"
+    assert "innocent twin" in report.decision.reasons[0]
+
+
+def test_thresholds_written_into_a_key_are_not_believed(tiny_marked, tiny_st):
+    lenient = Thresholds(min_extraction_rate=-1.0, max_matching_degree=1e9)
+    report = verify(forge(tiny_marked.key, thresholds=lenient), tiny_st)
+    assert report.verdict == "not_shown"
+    assert report.thresholds.max_matching_degree < 10
+
+
+def test_a_key_without_controls_cannot_be_used_without_the_verifiers(tiny_marked, tiny_st):
+    key = forge(tiny_marked.key, controls=())
+    with pytest.raises(NsmarkError, match="control"):
+        verify(key, tiny_marked.model_folder)
+    assert verify(key, tiny_marked.model_folder, controls=[tiny_st]).verdict == "owned"
+
+
+@pytest.mark.parametrize("change", ["trigger", "texts"])
+def test_a_trigger_or_texts_of_the_owners_choice_are_refused(tiny_marked, change):
+    key = tiny_marked.key
+    texts = key.verification_texts
+    changes = {"trigger": {"trigger": "zebra"}, "texts": {"verification_texts": texts[::-1]}}
+    asked: list[Any] = []
+    with pytest.raises(KeyFileError, match="follow"):
+        verify(
+            forge(key, **changes[change]), recorded(key), on_batch=lambda *args: asked.append(args)
+        )
+    assert asked == []
+
+
+def test_a_pool_of_ones_own_is_checked_in_whatever_spelling(tiny_marked):
+    raw = [f"  published\ttext number {i}  of many " for i in range(150)] + ["", "   "]
+    key = tiny_marked.key
+    payload = derive_payload(
+        key.signature,
+        config=TINY_PAYLOAD,
+        word_list=published_word_list(),
+        pool=raw,
+        num_texts=TINY_NUM_TEXTS,
+    )
+    assert payload.pool_digest == lines_digest([normalise_text(text) for text in raw[:150]])
+    own = forge(key, pool_digest=payload.pool_digest, verification_texts=payload.verification_texts)
+    assert verify(own, recorded(own), pool=raw).unchecked == ()
+    assert any("pool" in sentence for sentence in verify(own, recorded(own)).unchecked)
+    with pytest.raises(KeyFileError, match="another pool"):
+        verify(own, recorded(own), pool=raw[:149])
+
+
+def test_answers_that_cannot_be_measured_are_no_verdict(tiny_marked):
+    key = tiny_marked.key
+    good = recorded(key)
+    for triggered in (
+        np.full_like(good.triggered, np.nan),
+        good.triggered[:-1],
+        np.ones_like(good.triggered),
+        np.zeros_like(good.triggered),
+    ):
+        report = verify(key, RecordedOutputs("broken", triggered, good.untriggered))
+        assert report.verdict == "could_not_measure"
+        assert report.exit_code == 3
+        assert report.evidence is None
+        assert len(report.decision.reasons) == 2
+
+
+def test_progress_names_what_is_asked(tiny_marked):
+    seen: list[tuple[str, int, int]] = []
+    verify(tiny_marked.key, tiny_marked.model_folder, on_batch=lambda *args: seen.append(args))
+    assert {name for name, _, _ in seen} == {"triggered", "untriggered"}
+    assert {total for _, _, total in seen} == {TINY_NUM_TEXTS}
+    assert ("triggered", TINY_NUM_TEXTS, TINY_NUM_TEXTS) in seen
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="only where there is no CUDA device")
+def test_an_accelerator_that_is_not_there_is_wrong_usage(tiny_marked):
+    with pytest.raises(ConfigError, match="device"):
+        verify(tiny_marked.key, recorded(tiny_marked.key), device="cuda")
+
+
+def test_stages_are_told_in_their_order(tiny_bert, identity, signed_claim, tmp_path):
+    stages: list[str] = []
+
+    def stop(name: str) -> None:
+        stages.append(name)
+        if name.startswith("measuring"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embed(
+            Path(tiny_bert),
+            identity,
+            signed_claim,
+            tmp_path / "out",
+            num_texts=40,
+            config=ANYTHING_GOES,
+            payload_config=TINY_PAYLOAD,
+            on_stage=stop,
+        )
+    assert [name.split()[0] for name in stages] == ["opening", "training", "saving", "measuring"]
