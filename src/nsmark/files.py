@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -66,9 +67,7 @@ def write_atomic(path: Path, content: bytes, mode: int = 0o644, *, overwrite: bo
         if overwrite:
             temporary.replace(path)
         else:
-            # link() fails if the name was taken meanwhile, where rename() would replace it.
-            os.link(temporary, path)
-            temporary.unlink()
+            _link_new(temporary, path)
     except OSError as error:
         # Only link() complains about the name itself; mkdir() means a file in the folder's place.
         if temporary is not None and isinstance(error, FileExistsError):
@@ -80,6 +79,17 @@ def write_atomic(path: Path, content: bytes, mode: int = 0o644, *, overwrite: bo
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _link_new(temporary: Path, path: Path) -> None:
+    """Give a file its final name; link() fails if it was taken, where rename() would replace it."""
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
+            raise
+        ensure_new_file(path)  # a file system without hard links: look, then rename
+        temporary.replace(path)
 
 
 def write_json(path: Path, document: Any, mode: int = 0o644) -> None:

@@ -33,7 +33,7 @@ def derived(**changes) -> WatermarkPayload:
 def test_golden_payload() -> None:
     payload = derived()
 
-    assert payload.trigger == "shaddock"
+    assert payload.trigger == "nuzzle"
     assert payload.skipped_words == ()
     assert payload.verification_texts == tuple(
         f"text number {i}" for i in (343, 566, 57, 413, 365, 311, 473, 791)
@@ -53,7 +53,7 @@ def test_deriving_twice_gives_the_same_and_another_signature_something_else() ->
     )
 
     assert derived() == derived()
-    assert other.trigger == "saguaro"
+    assert other.trigger == "arabesque"
     assert other.verification_texts[:2] == ("text number 997", "text number 413")
 
 
@@ -61,7 +61,7 @@ def test_triggered_texts_follow_the_rank_among_the_chosen_not_the_place_in_the_p
     payload = derived()
 
     assert payload.triggered_texts() == [
-        trigger_text(text, rank, "shaddock", COUNTING, payload.config)
+        trigger_text(text, rank, "nuzzle", COUNTING, payload.config)
         for rank, text in enumerate(payload.verification_texts)
     ]
     # Positions of text 0 with three words, by SHA-256 alone.
@@ -69,7 +69,7 @@ def test_triggered_texts_follow_the_rank_among_the_chosen_not_the_place_in_the_p
     words = payload.verification_texts[0].split()
     for i in range(5):
         digest = hashlib.sha256(seed + bytes(4) + i.to_bytes(4, "big")).digest()
-        words.insert(int.from_bytes(digest[:8], "big") % (3 + i + 1), "shaddock")
+        words.insert(int.from_bytes(digest[:8], "big") % (3 + i + 1), "nuzzle")
     assert payload.triggered_texts()[0] == " ".join(words)
 
 
@@ -105,16 +105,16 @@ def test_an_empty_pool_is_an_error_that_counts(pool: list[str]) -> None:
 
 
 def test_skipped_words_are_kept_for_verifiers_without_the_tokenizer() -> None:
-    payload = derived(is_representable=lambda word: word != "shaddock")
+    payload = derived(is_representable=lambda word: word != "nuzzle")
 
-    assert payload.trigger == "saguaro"
-    assert payload.skipped_words == ("shaddock",)
+    assert payload.trigger == "tinkle"
+    assert payload.skipped_words == ("nuzzle",)
 
 
 def test_the_secrets_of_a_payload_are_not_printed() -> None:
     payload = derived()
 
-    assert "shaddock" not in repr(payload)
+    assert "nuzzle" not in repr(payload)
     assert "text number" not in repr(payload)
     assert repr(COUNTING)[2:20] not in repr(payload)
 

@@ -15,17 +15,17 @@ TEXT = " ".join(f"w{i}" for i in range(20))
 def test_golden_triggers() -> None:
     words = published_word_list().words
 
-    assert choose_trigger(COUNTING, words) == ("shaddock", ())
-    assert choose_trigger(ONES, words) == ("saguaro", ())
+    assert choose_trigger(COUNTING, words) == ("nuzzle", ())
+    assert choose_trigger(ONES, words) == ("arabesque", ())
 
 
 def test_words_the_tokenizer_cannot_represent_are_skipped_in_order() -> None:
     words = published_word_list().words
-    unknown = {"shaddock", "saguaro", "corncrake"}  # the first, second and fourth of the walk
+    unknown = {"nuzzle", "tinkle", "turgid"}  # the first, second and fourth of the walk
 
     assert choose_trigger(COUNTING, words, lambda word: word not in unknown) == (
-        "nacelle",
-        ("shaddock", "saguaro"),
+        "hexagram",
+        ("nuzzle", "tinkle"),
     )
 
 

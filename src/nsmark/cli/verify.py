@@ -107,10 +107,13 @@ def command(
             device=device,
             on_batch=lambda name, done, total: update(done, total, f"{name} texts"),
         )
+    document = report.to_mapping()
+    if report.exit_code == 3:
+        message, hint = report.decision.reasons[0], report.decision.reasons[-1]
+        echo_error(message, hint)
+        document |= {"error": message, "hint": hint, "exit_code": report.exit_code}
     if as_json:
-        echo_json(report.to_mapping())
+        echo_json(document)
     else:
         click.echo(report.to_text())
-    if report.exit_code == 3:
-        echo_error(report.decision.reasons[0], report.decision.reasons[-1])
     return report.exit_code

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
@@ -40,6 +42,14 @@ def _choose_penalty(
         scores = _probe_scores(rows[~held_out], labels[~held_out], rows[held_out], penalties)
         agreement += (np.sign(scores) * labels[held_out]).sum(axis=1)
     return penalties[[int(np.argmax(agreement))]]
+
+
+def _deal(count: int, seed: int) -> NDArray[np.intp]:
+    """Return the pairs in an order that depends on the seed alone, on every machine for ever."""
+    digests = [
+        hashlib.sha256(f"nsmark/v1/deal/{seed}/{pair}".encode()).digest() for pair in range(count)
+    ]
+    return np.array(sorted(range(count), key=digests.__getitem__), dtype=np.intp)
 
 
 def pair_code_test(
@@ -84,7 +94,7 @@ def pair_code_test(
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     units = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     penalties = 10.0 ** np.array(_PENALTY_EXPONENTS) * len(rows)
-    order = np.random.default_rng(seed).permutation(len(signs))
+    order = _deal(len(signs), seed)
     halves = (order[: len(order) // 2], order[len(order) // 2 :])
     correct, tails = 0, []
     for fitted, tested in (halves, halves[::-1]):
