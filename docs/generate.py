@@ -1,7 +1,7 @@
 """Write the reference pages from the program itself: commands, settings, errors.
 
-    python docs/generate.py            writes docs/commands.md, settings.md, errors.md
-    python docs/generate.py --check    fails if a page is not what would be written
+python docs/generate.py            writes docs/commands.md, settings.md, errors.md
+python docs/generate.py --check    fails if a page is not what would be written
 """
 
 from __future__ import annotations

@@ -95,9 +95,8 @@ def test_functions_named_in_the_paper_map_exist():
 
 def test_the_readme_python_example_runs(tmp_path, monkeypatch, tiny_st, identity):
     """The README's own lines, on the tiny model under the names they use."""
-    from conftest import TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING
-
     import nsmark
+    from conftest import TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING
     from nsmark.api import embed as real_embed
 
     text = (ROOT / "README.md").read_text(encoding="utf-8")

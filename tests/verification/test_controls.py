@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from handmade_keys import innocent_outputs, make_key, owner_outputs, reseal
 
+from handmade_keys import innocent_outputs, make_key, owner_outputs, reseal
 from nsmark.api import verify
 from nsmark.errors import KeyFileError
 from nsmark.keyfile import ControlRecord

@@ -1,6 +1,6 @@
 """Made the files in v1/, once. They are never made again: every later version must read them.
 
-    PYTHONPATH=tests python tests/data/keys/make_v1.py
+PYTHONPATH=tests python tests/data/keys/make_v1.py
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from conftest import TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING, make_identity
-from tiny_models import build_sentence_transformer
 
+from conftest import TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING, make_identity
 from nsmark.api import embed
 from nsmark.attacks.ll_lfea import output_transform
 from nsmark.identity import OwnershipClaim
 from nsmark.keyfile import write_key
 from nsmark.suspects import open_suspect, save_recorded
+from tiny_models import build_sentence_transformer
 
 HERE = Path(__file__).parent / "v1"
 PASSPHRASE = b"correct horse battery staple"
