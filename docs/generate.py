@@ -120,8 +120,8 @@ def errors_page() -> str:
     lines = [
         "# Errors",
         "",
-        "Every error has a message (what was found) and a hint (what to do). The command line shows",
-        "both and ends with the status below; in Python catch `nsmark.NsmarkError`.",
+        "Every error has a message (what was found) and a hint (what to do). The command line",
+        "shows both and ends with the status below; in Python catch `nsmark.NsmarkError`.",
         "",
         "| error | is a | exit status | meaning |",
         "|---|---|---|---|",
