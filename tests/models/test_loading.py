@@ -53,6 +53,13 @@ def test_pickled_weights_are_refused_unopened(folder, tmp_path, purpose):
     assert not (tmp_path / "exploded").exists()
 
 
+def test_even_honest_pickled_weights_are_refused(folder):
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="cannot be opened"):
+        open_encoder(folder, device="cpu")
+
+
 def test_sound_weights_win_over_a_pickle_beside_them(folder, tmp_path):
     torch.save({"weights": Bomb(tmp_path / "exploded")}, folder / "pytorch_model.bin")
     assert open_encoder(folder, device="cpu").encode(["a text"]).shape == (1, 32)
