@@ -82,16 +82,24 @@ class PlainProgress:
     """A line every few seconds, for logs and pipes."""
 
     def __init__(self, interval_seconds: float = 10.0) -> None:
-        self._interval, self._last, self._start = interval_seconds, 0.0, time.monotonic()
+        self._interval = interval_seconds
+        self._last = 0.0
+        self._first: tuple[int, float] | None = None
 
     def update(self, done: int, total: int, text: str) -> None:
         """Say how far it is, unless something was said a moment ago."""
         now = time.monotonic()
+        if self._first is None or done < self._first[0]:
+            # What came before the first piece was loading; a smaller number is a new task.
+            self._first = (done, now)
         if done < total and now - self._last < self._interval:
             return
         self._last = now
-        left = (now - self._start) / max(done, 1) * (total - done)
-        click.echo(f"{done}/{total}  {text}  about {left:.0f} s left", err=True)
+        first, start = self._first
+        left = ""
+        if done > first:
+            left = f"  about {(now - start) / (done - first) * (total - done):.0f} s left"
+        click.echo(f"{done}/{total}  {text}{left}", err=True)
 
 
 @contextlib.contextmanager

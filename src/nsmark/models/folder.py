@@ -85,7 +85,8 @@ def describe_folder(path: Path, *, ignore_modules: bool = False) -> ModelFolder:
         ModelError: It is no model folder, or holds a module we do not know.
     """
     if not path.is_dir():
-        raise ModelError(f"{path} is not a folder", "give the folder of a saved model")
+        problem = "is not a folder" if path.exists() else "does not exist"
+        raise ModelError(f"{path} {problem}", "give the folder of a saved model")
     if (path / "modules.json").is_file() and not ignore_modules:
         return _describe_sentence_transformer(path)
     return ModelFolder(path, "hf", _model_type(path), path, None, (), None)

@@ -10,6 +10,7 @@ import torch
 from nsmark.errors import ConfigError, ModelError
 from nsmark.models.encoder import ENCODER_FAMILIES, Encoder
 from nsmark.models.folder import POOLINGS, describe_folder, read_json
+from nsmark.models.hub import find_folder
 from nsmark.models.quiet import quiet_transformers
 
 Purpose = Literal["measure", "train"]
@@ -40,7 +41,7 @@ def open_encoder(
     Raises:
         ModelError: No model, damaged, or of a family that is not known.
     """
-    folder = describe_folder(_resolve(model), ignore_modules=ignore_modules)
+    folder = describe_folder(find_folder(model), ignore_modules=ignore_modules)
     if pooling is not None and pooling not in POOLINGS:
         raise ConfigError("pooling", pooling, f"must be one of {', '.join(POOLINGS)}")
     if max_length < 1:
@@ -76,27 +77,6 @@ def resolve_device(device: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ConfigError("device", device, "is not available here") from error
     return resolved
-
-
-def _resolve(model: str | Path) -> Path:
-    path = Path(model)
-    if path.exists():
-        return path
-    if isinstance(model, Path) or model.startswith((".", "/", "~")) or model.count("/") > 1:
-        raise ModelError(f"{model} does not exist", "give the folder of a saved model")
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    try:
-        found = snapshot_download(
-            model, allow_patterns=["*.json", "*.txt", "*.model", "*.safetensors"]
-        )
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise ModelError(
-            f"{model!r} is no folder here and could not be had from a model hub",
-            "give a folder, or check the name and the connection",
-        ) from error
-    return Path(found)
 
 
 def _load_tokenizer(path: Path) -> Any:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from nsmark.errors import MissingExtraError, ModelError
 from nsmark.models.folder import describe_folder
+from nsmark.models.hub import find_folder
 from nsmark.suspects.base import BatchCallback
 
 
@@ -27,21 +28,24 @@ class LocalModel:
         device: str = "auto",
     ) -> None:
         # Looked at before torch is loaded: a wrong path should not take seconds to be refused.
-        folder = describe_folder(Path(model)) if Path(model).exists() else None
+        # A bare word is a folder; only with a scheme may it be the name of a model on a hub.
+        folder = describe_folder(
+            Path(model) if kind is None else find_folder(model), ignore_modules=kind == "hf"
+        )
         try:
             from nsmark.models.loading import open_encoder
         except ModuleNotFoundError as error:
             raise MissingExtraError(str(error.name), "torch") from error
-        if kind == "st" and folder is not None and folder.kind != "st":
+        if kind == "st" and folder.kind != "st":
             raise ModelError(
                 f"{model} is no sentence-transformers folder: there is no modules.json",
                 "open it as hf:DIR",
             )
         # A folder that says itself how it is read is read so; only a bare transformer takes the
         # key's way of reading.
-        own_way = kind == "st" or (kind is None and folder is not None and folder.kind == "st")
+        own_way = folder.kind == "st"
         self.encoder = open_encoder(
-            model,
+            folder.path,
             pooling=None if own_way else pooling,
             normalise=None if own_way else normalise,
             max_length=max_length,
