@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import stat
 from pathlib import Path
@@ -137,12 +138,8 @@ def test_a_saved_model_that_does_not_verify_is_not_left_behind(embed_tiny, tmp_p
 
 @pytest.mark.parametrize("stage", ["opening", "training", "saving", "measuring"])
 def test_an_interruption_at_any_stage_leaves_nothing_behind(embed_tiny, tmp_path, stage):
-    def interrupt(name: str) -> None:
-        if name.startswith(stage):
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        embed_tiny(config=ANYTHING_GOES, on_stage=interrupt)
+        embed_tiny(config=ANYTHING_GOES, on_stage=interrupt_at(stage))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -191,6 +188,97 @@ def test_a_model_that_is_not_there_is_refused(identity, signed_claim, tmp_path):
     with pytest.raises(ModelError):
         embed(tmp_path / "none", identity, signed_claim, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+# --- interrupted and resumed ---------------------------------------------------------------------
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_a_run_interrupted_in_three_ways_gives_the_bytes_of_one_that_was_not(
+    tiny_marked, embed_tiny, tmp_path
+):
+    config = dataclasses.replace(TINY_TRAINING, checkpoint_every=20)
+
+    def interrupt(progress: Any) -> None:
+        if progress.step == 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embed_tiny(config=config, on_progress=interrupt)
+    assert names(tmp_path) == ["out.checkpoint"]
+    stages: list[str] = []
+    with pytest.raises(FileAccessError, match="unfinished run") as refused:
+        embed_tiny(config=config, on_stage=stages.append)
+    assert "--resume, or remove" in refused.value.hint
+    assert stages == []  # before any long work
+    with pytest.raises(EmbeddingError, match="the time is over") as late:
+        embed_tiny(config=config, resume=True, max_seconds=0.2)
+    assert "--resume" in late.value.hint
+    with pytest.raises(KeyboardInterrupt):
+        embed_tiny(config=config, resume=True, on_stage=interrupt_at("saving"))
+    assert names(tmp_path) == ["out.checkpoint"]
+    again = embed_tiny(resume=True)
+    assert again.key_file.read_bytes() == tiny_marked.key_file.read_bytes()
+    assert model_digest(again.model_folder) == model_digest(tiny_marked.model_folder)
+    assert again.report["training"]["history"] == tiny_marked.report["training"]["history"]
+    assert names(tmp_path) == ["out"]  # the checkpoint went with success
+
+
+def interrupt_at(stage: str):
+    def interrupt(name: str) -> None:
+        if name.startswith(stage):
+            raise KeyboardInterrupt
+
+    return interrupt
+
+
+def test_resuming_what_was_not_begun_is_refused(embed_tiny, tmp_path):
+    stages: list[str] = []
+    with pytest.raises(FileAccessError, match="there is no checkpoint"):
+        embed_tiny(resume=True, on_stage=stages.append)
+    assert stages == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan")])
+def test_a_time_limit_must_be_positive(embed_tiny, seconds):
+    with pytest.raises(ConfigError, match="max_seconds"):
+        embed_tiny(max_seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        Exception("No space left on device (os error 28)"),  # what tokenizers raises
+    ],
+)
+@pytest.mark.parametrize("where", ["nsmark.models.encoder.Encoder.save", "nsmark.api.write_key"])
+def test_a_disk_full_at_the_output_keeps_the_checkpoint(
+    embed_tiny, tmp_path, monkeypatch, where, error
+):
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(where, fail)
+    # Nothing is measured: the training is too short for a model that verifies.
+    monkeypatch.setattr("nsmark.api._enroll", lambda *_: (Sealable(), None, None))
+    monkeypatch.setattr("nsmark.api._embedding_report", lambda *_: {})
+    with pytest.raises(FileAccessError, match="No space left on device") as caught:
+        embed_tiny(config=dataclasses.replace(ANYTHING_GOES, checkpoint_every=1))
+    assert (
+        "the checkpoint of step 1 is kept: continue with the same command and --resume"
+        in caught.value.hint
+    )
+    assert names(tmp_path) == ["out.checkpoint"]
+
+
+class Sealable:
+    def sealed_by(self, _: Any) -> Sealable:
+        return self
 
 
 # --- verification --------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def test_functions_named_in_the_paper_map_exist():
 
     text = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
     packages = "core|identity|payload|embedding|keyfile|verification|attacks"
-    names = set(re.findall(rf"`((?:{packages})(?:\.\w+)+)`", text))
+    names = set(re.findall(rf"`((?:{packages}|models)(?:\.\w+)+)`", text))
     assert len(names) > 15
     for name in names:
         parts = name.split(".")

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 from nsmark.core.null_space import null_space_basis
 from nsmark.core.texts import normalise_text
 from nsmark.corpus import pool_texts, training_texts
+from nsmark.embedding.checkpoint_folder import CheckpointFolder
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.errors import (
     ClaimError,
+    ConfigError,
     EmbeddingError,
     EmptyNullSpaceError,
     EvidenceError,
     MissingExtraError,
 )
-from nsmark.files import ensure_new_folder, new_folder, write_json
+from nsmark.files import ensure_new_folder, new_folder, write_errors, write_json
 from nsmark.identity.keys import Identity
 from nsmark.identity.signing import SignedClaim
 from nsmark.keyfile.schema import ControlRecord, KeyConfiguration, Thresholds, WatermarkKey
@@ -45,7 +47,7 @@ from nsmark.verification.measure import (
 )
 
 if TYPE_CHECKING:
-    from nsmark.embedding.trainer import ProgressCallback, TrainingResult
+    from nsmark.embedding.progress import ProgressCallback, TrainingResult
     from nsmark.models.encoder import Encoder
 
 StageCallback = Callable[[str], None]
@@ -78,12 +80,16 @@ def embed(
     word_list: WordList | None = None,
     device: str = "auto",
     passphrase: bytes | None = None,
+    resume: bool = False,
+    max_seconds: float | None = None,
     on_progress: ProgressCallback | None = None,
     on_stage: StageCallback | None = None,
 ) -> EmbedResult:
     """Watermark a model and write model, key and report into a new folder.
 
-    Nothing appears under ``out`` unless the watermark verifies on the model as saved.
+    Nothing appears under ``out`` unless the watermark verifies on the model as saved. While it
+    trains, checkpoints are kept in ``<out>.checkpoint``; they go when the output is complete. A
+    resumed run gives what an uninterrupted one would have given, on the same machine.
 
     Args:
         model: Folder of the model to mark.
@@ -100,12 +106,19 @@ def embed(
         word_list: Published words; by default the package's.
         device: ``auto``, ``cpu``, ``cuda`` …
         passphrase: Encrypt the key file with it.
+        resume: Continue an interrupted run from its checkpoint. The rest of the call must be as
+            before, but for learning rates, ``max_steps`` and ``checkpoint_every``.
+        max_seconds: After so much time of training write a checkpoint and stop with an error.
         on_progress: Told after every training step.
         on_stage: Told the name of each stage.
 
     Raises:
         EmptyNullSpaceError: ``num_texts`` does not exceed the model's output dimension.
-        EmbeddingError: The targets were not reached, or the saved model does not verify.
+        EmbeddingError: The targets were not reached, the time is over, or the saved model does
+            not verify.
+        FileAccessError: There is a checkpoint and ``resume`` is not asked for, or the reverse; or
+            something could not be written.
+        InputError: The checkpoint is damaged, or of another run.
     """
     started = time.perf_counter()
     config = config or EmbeddingConfig()
@@ -114,9 +127,18 @@ def embed(
         raise ClaimError(
             "the claim was signed by another identity", "give the identity that signed the claim"
         )
+    if max_seconds is not None and not max_seconds > 0:
+        raise ConfigError("max_seconds", max_seconds, "must be positive")
     ensure_new_folder(out)
+    checkpoint_folder = CheckpointFolder(out)
+    if resume:
+        checkpoint_folder.require()
+    else:
+        checkpoint_folder.refuse_unfinished()
     tell = on_stage or (lambda stage: None)
     try:
+        from nsmark.embedding.checkpoint import Checkpoints
+        from nsmark.embedding.fingerprint import run_fingerprint
         from nsmark.embedding.trainer import Trainer
         from nsmark.models.loading import open_encoder
     except ModuleNotFoundError as error:
@@ -137,11 +159,20 @@ def embed(
         is_representable=encoder.is_representable,
     )
     tell("training")
-    trainer = Trainer(encoder, payload, corpus if corpus is not None else training_texts(), config)
-    training = trainer.run(on_progress)
+    corpus = corpus if corpus is not None else training_texts()
+    trainer = Trainer(encoder, payload, corpus, config)
+    checkpoints = Checkpoints(
+        folder=checkpoint_folder,
+        fingerprint=run_fingerprint(encoder, payload, corpus, config, library_versions()),
+        claim=signed_claim.claim.to_mapping(),
+        resume=resume,
+    )
+    training = trainer.run(on_progress, checkpoints=checkpoints, max_seconds=max_seconds)
+    hint = checkpoint_folder.write_hint()
     with new_folder(out) as staging:
         tell("saving and reading back the model")
-        encoder.save(staging / "model")
+        with write_errors(out, hint):
+            encoder.save(staging / "model")
         # What the key describes is what anyone will load, not what was in memory.
         saved = open_encoder(
             staging / "model", pooling=encoder.pooling, max_length=max_length, device=device
@@ -158,8 +189,10 @@ def embed(
         )
         key = key.sealed_by(identity)
         report = _embedding_report(key, own, control, training, config, saved.device.type, started)
-        write_key(key, staging / "owner.nsmark", passphrase)
-        write_json(staging / "report.json", report)
+        with write_errors(out, hint):
+            write_key(key, staging / "owner.nsmark", passphrase)
+            write_json(staging / "report.json", report)
+    checkpoint_folder.clean(keep=None)  # only now is there nothing left that could fail
     return EmbedResult(
         model_folder=out / "model",
         key_file=out / "owner.nsmark",

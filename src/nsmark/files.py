@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nsmark.errors import FileAccessError, InputError
+from nsmark.errors import FileAccessError, InputError, NsmarkError
 
 
 def read_bounded(path: Path, max_bytes: int, what: str = "file") -> bytes:
@@ -96,6 +96,37 @@ def write_json(path: Path, document: Any, mode: int = 0o644) -> None:
     """Write a JSON document for people and programs: indented, sorted, one final newline."""
     text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     write_atomic(path, (text + "\n").encode("utf-8"), mode)
+
+
+@contextlib.contextmanager
+def write_errors(path: Path, hint: str) -> Iterator[None]:
+    """Turn every failed write in the block, such as to a full disk, into one with this hint.
+
+    Raises:
+        FileAccessError: Something in the block could not be written.
+    """
+    try:
+        yield
+    except FileAccessError as error:
+        raise FileAccessError(str(error), hint) from error
+    except NsmarkError:
+        raise
+    except Exception as error:
+        # safetensors and tokenizers raise kinds of their own, with the system's error as text.
+        if not isinstance(error, OSError) and "(os error " not in str(error):
+            raise
+        reason = getattr(error, "strerror", None) or str(error)
+        raise FileAccessError(f"cannot write {path}: {reason}", hint) from error
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the system can tell."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @contextlib.contextmanager

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsmark.core.texts import text_words
-from nsmark.embedding.batches import epochs, insert_at_random, make_batch
+from nsmark.embedding.batches import BatchOrder, insert_at_random, make_batch, step_rng
 from nsmark.payload import PayloadConfig
 
 TRIGGER = "obelisk"
@@ -78,9 +76,10 @@ def test_batches_repeat_with_their_seed():
 def test_an_epoch_uses_no_text_twice_and_drops_only_a_partial_batch(lengths, batch_size, seed):
     size = min(batch_size, len(lengths))
     per_epoch = len(lengths) // size
-    stream = epochs(lengths, batch_size, np.random.default_rng(seed))
-    for _ in range(2):
-        batches = list(itertools.islice(stream, per_epoch))
+    order = BatchOrder(lengths, batch_size, seed)
+    assert order.per_epoch == per_epoch
+    for epoch in range(2):
+        batches = [order.batch(epoch * per_epoch + step) for step in range(1, per_epoch + 1)]
         used = [index for batch in batches for index in batch]
         assert all(len(batch) == size for batch in batches)
         assert len(used) == len(set(used)) == per_epoch * size
@@ -90,7 +89,8 @@ def test_an_epoch_uses_no_text_twice_and_drops_only_a_partial_batch(lengths, bat
 def test_texts_of_similar_length_share_a_batch():
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 60, 16 * 16)
-    batches = list(itertools.islice(epochs(lengths, 16, rng), 16))
+    order = BatchOrder(lengths, 16, 0)
+    batches = [order.batch(step) for step in range(1, 17)]
     spread = np.mean([np.ptp(lengths[batch]) for batch in batches])
     assert spread < np.ptp(lengths) / 4
     # Yet not in the order of their length: the model would forget the short ones.
@@ -101,11 +101,25 @@ def test_texts_of_similar_length_share_a_batch():
 
 def test_each_epoch_has_a_new_order_that_repeats_with_the_seed():
     def draw(seed: int) -> list[list[int]]:
-        return list(itertools.islice(epochs([5] * 40, 4, np.random.default_rng(seed)), 20))
+        order = BatchOrder([5] * 40, 4, seed)
+        return [order.batch(step) for step in range(1, 21)]
 
     assert draw(0) == draw(0)
     assert draw(0) != draw(1)
     assert draw(0)[:10] != draw(0)[10:]
+
+
+def test_what_a_step_draws_does_not_depend_on_the_steps_before_it():
+    lengths = np.random.default_rng(0).integers(1, 60, 90)
+    order = BatchOrder(lengths, 4, 7)
+    in_order = {step: order.batch(step) for step in range(1, 70)}
+    for step in (69, 1, 23, 22, 45):
+        assert BatchOrder(lengths, 4, 7).batch(step) == order.batch(step) == in_order[step]
+    draws = {
+        (seed, step): step_rng(seed, step).integers(2**63) for seed in (0, 1) for step in (1, 2)
+    }
+    assert len(set(draws.values())) == 4
+    assert step_rng(1, 2).integers(2**63) == draws[1, 2]
 
 
 @pytest.mark.parametrize("length", [0, 1, 64, 65, 200])

@@ -17,6 +17,7 @@ def test_the_paper_preset_trains_as_published():
     assert (config.extractor_match_weight, config.model_match_weight) == (0.5, 0.2)
     assert config.max_steps >= 10**8  # the epochs are the budget
     assert config.min_copies == 64  # always as many copies as at verification
+    assert config.checkpoint_every == 1000
 
 
 def test_the_default_embeds_both_marks_and_stops_when_they_hold():
@@ -24,6 +25,7 @@ def test_the_default_embeds_both_marks_and_stops_when_they_hold():
     assert config == EmbeddingConfig()
     assert config.marks == ("paper", "derived")
     assert config.num_epochs is None
+    assert config.checkpoint_every == 50
     assert (config.extractor_match_weight, config.model_match_weight) == (0.5, 0.2)
 
 
@@ -60,6 +62,7 @@ def test_there_is_no_other_preset():
         ("hidden_sizes", (8,) * 9),
         ("hidden_sizes", (65537,)),
         ("evaluate_every", 0),
+        ("checkpoint_every", 0),
         ("num_heldout_texts", 1),
         ("min_triggered", 1.01),
         ("max_clean", math.nan),

@@ -13,7 +13,9 @@ from conftest import TINY_PAYLOAD, TINY_TRAINING
 from nsmark.corpus import pool_texts, training_texts
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.losses import distance_loss, match_loss, random_loss, readout_loss
-from nsmark.embedding.trainer import HeldOut, Progress, Trainer, frozen, mean_cosine
+from nsmark.embedding.progress import HeldOut, Progress
+from nsmark.embedding.schedule import Schedule
+from nsmark.embedding.trainer import Trainer, frozen, mean_cosine
 from nsmark.errors import EmbeddingError, TextPoolError
 from nsmark.models.loading import open_encoder
 from nsmark.payload import derive_payload, published_word_list
@@ -163,7 +165,7 @@ def test_a_model_with_a_head_trains_on_its_own_task_and_keeps_the_head(
     tokens = trainer.model.pad(trainer.model.token_ids(CORPUS[:6]))
     generator = torch.Generator().manual_seed(trainer.config.seed + 1)
     with torch.no_grad():
-        expected = trainer.model.masked_lm_loss(tokens, generator).item()
+        expected = trainer.model.lm_loss(tokens, generator).item()
     losses = trainer._step(CORPUS[:6])
     # Padding differs (the triggered texts are longer), the masked tokens and the loss do not.
     assert losses["original"] == pytest.approx(expected, rel=1e-4)
@@ -234,11 +236,13 @@ def test_epochs_are_counted_in_whole_batches(
 
 def test_learning_rates_rise_and_then_fall_to_almost_nothing(tiny_st, make_trainer):
     trainer = make_trainer(tiny_st, warmup_steps=4, cooldown_steps=5)
-    factors = [trainer._rate_factor(step, 10) for step in range(1, 16)]
+    schedule = Schedule(trainer.config, 168, held_since=10)
+    factors = [schedule.rate_factor(step) for step in range(1, 16)]
+    assert schedule.last_step == 15
     assert factors[:4] == [0.25, 0.5, 0.75, 1.0]
     assert factors[3:10] == [1.0] * 7
     np.testing.assert_allclose(factors[10:], [5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
-    trainer._set_learning_rates(0.5)
+    trainer.set_learning_rates(0.5)
     rates = [group["lr"] for optimiser in trainer.optimisers for group in optimiser.param_groups]
     assert rates == [trainer.config.model_learning_rate / 2] * 1 + [
         trainer.config.extractor_learning_rate / 2
@@ -281,6 +285,20 @@ def held_out(**changes: Any) -> HeldOut:
 )
 def test_every_target_must_hold(changes, expected):
     assert held_out(**changes).meets(EmbeddingConfig()) is expected
+
+
+def test_targets_lost_while_cooling_down_are_trained_for_again(tiny_st, make_trainer, monkeypatch):
+    trainer = make_trainer(tiny_st, evaluate_every=1, cooldown_steps=2, max_steps=20)
+    lost_at = {3}  # the end of the first cool-down: step 1 held, two more steps
+
+    def evaluate(step):
+        return held_out(step=step, triggered=0.5 if step in lost_at else 1.0)
+
+    monkeypatch.setattr(trainer, "evaluate", evaluate)
+    told = []
+    result = trainer.run(lambda progress: told.append(progress.planned_steps))
+    assert result.steps == 6  # held again at step 4, and two more
+    assert told == [3, 3, 20, 6, 6, 6]
 
 
 def test_the_tiny_marked_model_meets_its_targets(tiny_marked):

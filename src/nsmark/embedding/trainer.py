@@ -1,12 +1,10 @@
-"""The alternating training step and its loop."""
+"""The two players and their alternating training step."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -15,63 +13,16 @@ from torch import Tensor, nn
 from nsmark.core.derive import readout_matrix, signature_bits
 from nsmark.core.extraction import derived_extraction_rate, extraction_rate
 from nsmark.core.texts import text_words
-from nsmark.embedding.batches import epochs, make_batch
+from nsmark.embedding.batches import make_batch, step_rng
+from nsmark.embedding.checkpoint import Checkpoints
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.extractor import Extractor
+from nsmark.embedding.loop import TrainingLoop
 from nsmark.embedding.losses import distance_loss, match_loss, random_loss, readout_loss
-from nsmark.errors import EmbeddingError, TextPoolError
+from nsmark.embedding.progress import HeldOut, ProgressCallback, TrainingResult
+from nsmark.errors import TextPoolError
 from nsmark.models.encoder import Encoder
 from nsmark.payload.payload import WatermarkPayload
-
-
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """What held-out texts show at one step; all rates lie between 0 and 1."""
-
-    step: int
-    triggered: float
-    """Extraction on triggered texts; wanted near 1."""
-    untriggered: float
-    reference: float
-    """Extraction from the reference's triggered outputs; wanted near 0, as untriggered."""
-    derived: float | None
-    """Derived extraction on triggered texts; None where that mark is not embedded."""
-    clean_cosine: float
-    """Mean cosine of clean outputs to the reference's."""
-
-    def meets(self, config: EmbeddingConfig) -> bool:
-        """Return whether all targets hold."""
-        return (
-            self.triggered >= config.min_triggered
-            and (self.derived is None or self.derived >= config.min_triggered)
-            and max(self.untriggered, self.reference) <= config.max_clean
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Told to the caller after every step."""
-
-    step: int
-    planned_steps: int
-    """Best guess of the last step: the budget, or less once the targets hold."""
-    losses: dict[str, float]
-    heldout: HeldOut | None
-    seconds: float
-
-
-@dataclass(slots=True)
-class TrainingResult:
-    """The trained extractor (the model is trained in place) and what was seen on the way."""
-
-    extractor: Extractor
-    steps: int
-    seconds: float
-    last: HeldOut
-    history: list[dict[str, float | None]] = field(default_factory=list)
-
-
-ProgressCallback = Callable[[Progress], None]
 
 
 class Trainer:
@@ -93,6 +44,7 @@ class Trainer:
         self.model, self.payload, self.config = model, payload, config
         self.reference = copy.deepcopy(model).requires_grad_(False)
         self.train_texts = corpus[: len(corpus) - config.num_heldout_texts]
+        self.train_lengths = [len(text_words(text)) for text in self.train_texts]
         device = model.device
         self.watermark = torch.tensor(payload.watermark_vector, dtype=torch.float32, device=device)
         self.extractor = Extractor(
@@ -124,41 +76,24 @@ class Trainer:
             self.reference.encode(self.heldout.triggered),
         )
 
-    def run(self, on_progress: ProgressCallback | None = None) -> TrainingResult:
+    def run(
+        self,
+        on_progress: ProgressCallback | None = None,
+        *,
+        checkpoints: Checkpoints | None = None,
+        max_seconds: float | None = None,
+    ) -> TrainingResult:
         """Train until the targets hold and the learning rates have cooled down.
 
+        Args:
+            on_progress: Told after every step.
+            checkpoints: Where to save, and whether to resume; by default nothing is saved.
+            max_seconds: Save and stop after so long.
+
         Raises:
-            EmbeddingError: The budget ended, or the losses became non-finite, without that.
+            EmbeddingError: The budget or the time ended, or the losses diverged, without that.
         """
-        config, start = self.config, time.perf_counter()
-        last_step = self._budget()
-        cooling_from = last_step - config.cooldown_steps if config.num_epochs else None
-        history: list[dict[str, float | None]] = []
-        heldout, step = None, 0
-        lengths = [len(text_words(text)) for text in self.train_texts]
-        batches = epochs(lengths, config.batch_size, self.rng)
-        while step < last_step:
-            step += 1
-            self._set_learning_rates(self._rate_factor(step, cooling_from))
-            losses = self._step([self.train_texts[index] for index in next(batches)])
-            if not all(np.isfinite(value) for value in losses.values()):
-                raise EmbeddingError(
-                    f"the losses became non-finite at step {step}",
-                    "lower the learning rates; nothing was written",
-                )
-            evaluated = step % config.evaluate_every == 0 or step == last_step
-            if evaluated:
-                heldout = self.evaluate(step)
-                history.append({**losses, **asdict(heldout)})
-                if cooling_from is None and heldout.meets(config):
-                    cooling_from = step
-                    last_step = min(last_step, step + config.cooldown_steps)
-            if on_progress is not None:
-                on_progress(Progress(step, last_step, losses, heldout, time.perf_counter() - start))
-        last = heldout if heldout is not None and heldout.step == step else self.evaluate(step)
-        if not last.meets(config):
-            raise self._failure(last)
-        return TrainingResult(self.extractor, step, time.perf_counter() - start, last, history)
+        return TrainingLoop(self, checkpoints, max_seconds).run(on_progress)
 
     def evaluate(self, step: int) -> HeldOut:
         """Measure extraction and fidelity on the held-out texts."""
@@ -178,6 +113,21 @@ class Trainer:
             clean_cosine=mean_cosine(clean, reference_clean),
         )
 
+    def set_learning_rates(self, factor: float) -> None:
+        """Multiply the settings' learning rates."""
+        rates = (self.config.model_learning_rate, self.config.extractor_learning_rate)
+        for optimiser, rate in zip(self.optimisers, rates, strict=True):
+            for group in optimiser.param_groups:
+                group["lr"] = rate * factor
+
+    def seed_step(self, step: int) -> None:
+        """Draw the next step's randomness from the seed and its number alone.
+
+        So a resumed training draws what an uninterrupted one would have drawn.
+        """
+        self.rng = step_rng(self.config.seed, step)
+        self.mask_generator.manual_seed(int(self.rng.integers(2**63)))
+
     # --- one step ----------------------------------------------------------------------------
 
     def _step(self, texts: Sequence[str]) -> dict[str, float]:
@@ -195,11 +145,7 @@ class Trainer:
         model_optimiser = self.optimisers[0]
         with frozen(self.extractor):
             match = match_loss(self.extractor(triggered), self.watermark)
-            if self.model.has_lm_head:
-                clean_tokens = self.model.pad(sequences[: len(texts)])
-                original = self.model.masked_lm_loss(clean_tokens, self.mask_generator)
-            else:
-                original = distance_loss(clean, reference_clean)
+            original = self._original_loss(clean, reference_clean, sequences[: len(texts)])
             loss = config.model_match_weight * match + (1 - config.model_match_weight) * original
             if "derived" in config.marks:
                 derived = readout_loss(triggered, self.readout, self.bits, config.derived_margin)
@@ -211,6 +157,20 @@ class Trainer:
         if "derived" in config.marks:
             losses["derived"] = derived.item()
         return losses
+
+    def _original_loss(
+        self, clean: Tensor, reference_clean: Tensor, sequences: Sequence[Sequence[int]]
+    ) -> Tensor:
+        """Return L_0, which keeps clean behaviour.
+
+        The model's own language-model loss, where it has a trained head, holds every position;
+        the distance to the reference holds the outputs that are read.
+        """
+        distance = distance_loss(clean, reference_clean)
+        if not self.model.has_lm_head:
+            return distance
+        language = self.model.lm_loss(self.model.pad(sequences), self.mask_generator)
+        return self.config.language_weight * language + self.config.anchor_weight * distance
 
     def _update_extractor(
         self, triggered: Tensor, clean: Tensor, ref_triggered: Tensor, ref_clean: Tensor
@@ -228,44 +188,12 @@ class Trainer:
 
     # --- helpers -----------------------------------------------------------------------------
 
-    def _budget(self) -> int:
-        if self.config.num_epochs is None:
-            return self.config.max_steps
-        per_epoch = max(1, len(self.train_texts) // self.config.batch_size)
-        return min(self.config.max_steps, self.config.num_epochs * per_epoch)
-
-    def _rate_factor(self, step: int, cooling_from: int | None) -> float:
-        factor = min(1.0, step / max(1, self.config.warmup_steps))
-        if cooling_from is not None:
-            left = 1 - (step - cooling_from) / (self.config.cooldown_steps + 1)
-            factor *= min(1.0, max(left, 0.0))
-        return factor
-
-    def _set_learning_rates(self, factor: float) -> None:
-        rates = (self.config.model_learning_rate, self.config.extractor_learning_rate)
-        for optimiser, rate in zip(self.optimisers, rates, strict=True):
-            for group in optimiser.param_groups:
-                group["lr"] = rate * factor
-
     @torch.inference_mode()
     def _extraction(self, outputs: np.ndarray) -> float:
         mapped = self.extractor(torch.from_numpy(outputs).to(self.model.device)).cpu().numpy()
         config = self.payload.config
         return extraction_rate(
             mapped, self.payload.signature, config.num_bits, config.spread_factor
-        )
-
-    def _failure(self, last: HeldOut) -> EmbeddingError:
-        reached = (
-            f"triggered {last.triggered:.2f} (wanted ≥ {self.config.min_triggered}), "
-            f"untriggered {last.untriggered:.2f} and reference {last.reference:.2f} "
-            f"(wanted ≤ {self.config.max_clean})"
-        )
-        if last.derived is not None:
-            reached += f", derived {last.derived:.2f}"
-        return EmbeddingError(
-            f"the watermark did not converge in {last.step} steps: {reached}",
-            "raise --max-steps, or use a larger or more varied corpus; nothing was written",
         )
 
 

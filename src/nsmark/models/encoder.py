@@ -15,25 +15,14 @@ from safetensors.torch import save as save_safetensors
 from torch import Tensor, nn
 
 from nsmark.errors import ConfigError, ModelError
+from nsmark.models.families import FAMILIES, UNKNOWN_FAMILY
 from nsmark.models.folder import POOLINGS, DenseLayer, ModelFolder
+from nsmark.models.lm_loss import lm_loss
 from nsmark.models.quiet import quiet_transformers
 from nsmark.models.saving import write_sentence_transformer_files
 
 BatchCallback = Callable[[int, int], None]
 
-ENCODER_FAMILIES = {
-    "albert": "first",
-    "bert": "first",
-    "camembert": "first",
-    "distilbert": "first",
-    "electra": "first",
-    "mpnet": "first",
-    "roberta": "first",
-    "xlm-roberta": "first",
-}
-"""Families the embedding knows, with the position the paper reads."""
-
-_MASKED_SHARE = 0.15
 # Sentences of similar length share a batch, up to this many tokens including padding: large
 # enough to fill the cores, small enough to stay in the cache.
 _TOKENS_PER_BATCH = 2048
@@ -72,6 +61,7 @@ class Encoder(nn.Module):
         self.normalise = normalise
         self.max_length = max_length
         self.has_lm_head = has_lm_head
+        self.family = FAMILIES.get(folder.model_type, UNKNOWN_FAMILY)
         layers = [step for step in folder.steps if isinstance(step, DenseLayer)]
         width = int(network.config.hidden_size)
         for layer in layers:
@@ -108,14 +98,15 @@ class Encoder(nn.Module):
         return [list(ids) for ids in encoded["input_ids"]]
 
     def pad(self, sequences: Sequence[Sequence[int]]) -> Tokens:
-        """Make a batch of token sequences, padded on the right."""
+        """Make a batch of token sequences, padded on the family's side."""
         longest = max(map(len, sequences))
         pad_id = self.tokenizer.pad_token_id
         ids = torch.full((len(sequences), longest), 0 if pad_id is None else pad_id)
         mask = torch.zeros((len(sequences), longest), dtype=torch.long)
         for row, sequence in enumerate(sequences):
-            ids[row, : len(sequence)] = torch.tensor(sequence)
-            mask[row, : len(sequence)] = 1
+            start = 0 if self.family.padding_side == "right" else longest - len(sequence)
+            ids[row, start : start + len(sequence)] = torch.tensor(sequence)
+            mask[row, start : start + len(sequence)] = 1
         return Tokens(ids.to(self.device), mask.to(self.device))
 
     def is_representable(self, word: str) -> bool:
@@ -163,31 +154,9 @@ class Encoder(nn.Module):
                 on_batch(done, len(sequences))
         return outputs
 
-    def masked_lm_loss(self, tokens: Tokens, generator: torch.Generator) -> Tensor:
-        """Return the masked-language-model loss (paper: L_0) with 15 % of the tokens masked.
-
-        Of the chosen tokens 80 % become the mask, 10 % a random token, 10 % stay, as in BERT.
-        """
-        ids, mask = tokens.input_ids.cpu(), tokens.attention_mask.cpu()
-        special = torch.isin(ids, torch.tensor(sorted(set(self.tokenizer.all_special_ids))))
-        draw = torch.rand(ids.shape, generator=generator)
-        chosen = (draw < _MASKED_SHARE) & (mask == 1) & ~special
-        if not chosen.any():  # very short texts: mask the first ordinary token of the batch
-            ordinary = ((mask == 1) & ~special).nonzero()
-            if len(ordinary):
-                chosen[tuple(ordinary[0])] = True
-        labels = torch.where(chosen, ids, torch.full_like(ids, -100))
-        treatment = torch.rand(ids.shape, generator=generator)
-        random_ids = torch.randint(self.network.config.vocab_size, ids.shape, generator=generator)
-        corrupted = torch.where(chosen & (treatment < 0.8), self.tokenizer.mask_token_id, ids)
-        corrupted = torch.where(chosen & (treatment >= 0.9), random_ids, corrupted)
-        result = self.network(
-            input_ids=corrupted.to(self.device),
-            attention_mask=tokens.attention_mask,
-            labels=labels.to(self.device),
-        )
-        loss: Tensor = result.loss
-        return loss
+    def lm_loss(self, tokens: Tokens, generator: torch.Generator) -> Tensor:
+        """Return the loss the model was pretrained with (paper: L_0); needs its head."""
+        return lm_loss(self, tokens, generator)
 
     # --- saving ------------------------------------------------------------------------------
 
@@ -217,11 +186,13 @@ class Encoder(nn.Module):
 
 def pool(hidden: Tensor, attention_mask: Tensor, pooling: str) -> Tensor:
     """Reduce (batch, length, width) hidden states to one vector per text; padding is ignored."""
-    if pooling == "first":
-        return hidden[:, 0]
-    if pooling == "last":
-        last = attention_mask.sum(dim=1) - 1
-        return hidden[torch.arange(len(hidden), device=hidden.device), last]
+    if pooling in ("first", "last"):
+        # argmax finds the first of equal entries: where the text begins, on whichever side it
+        # is padded.
+        position = attention_mask.argmax(dim=1)
+        if pooling == "last":
+            position = position + attention_mask.sum(dim=1) - 1
+        return hidden[torch.arange(len(hidden), device=hidden.device), position]
     mask = attention_mask.unsqueeze(-1).to(hidden.dtype)
     if pooling == "mean":
         return (hidden * mask).sum(dim=1) / mask.sum(dim=1)

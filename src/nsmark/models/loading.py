@@ -8,7 +8,8 @@ from typing import Any, Literal
 import torch
 
 from nsmark.errors import ConfigError, ModelError
-from nsmark.models.encoder import ENCODER_FAMILIES, Encoder
+from nsmark.models.encoder import Encoder
+from nsmark.models.families import FAMILIES, UNKNOWN_FAMILY, Family
 from nsmark.models.folder import POOLINGS, describe_folder, read_json
 from nsmark.models.hub import find_folder
 from nsmark.models.quiet import quiet_transformers
@@ -46,20 +47,21 @@ def open_encoder(
         raise ConfigError("pooling", pooling, f"must be one of {', '.join(POOLINGS)}")
     if max_length < 1:
         raise ConfigError("max_length", max_length, "must be at least 1")
-    if purpose == "train" and folder.model_type not in ENCODER_FAMILIES:
+    family = FAMILIES.get(folder.model_type, UNKNOWN_FAMILY)
+    if purpose == "train" and folder.model_type not in FAMILIES:
         raise ModelError(
             f"models of family {folder.model_type!r} cannot be watermarked yet",
-            f"known families: {', '.join(sorted(ENCODER_FAMILIES))}",
+            f"known: {', '.join(sorted(FAMILIES))}; add a row to nsmark/models/families.py",
         )
     with quiet_transformers():
         tokenizer = _load_tokenizer(folder.transformer_path)
-        network, has_head = _load_network(folder.transformer_path, purpose)
+        network, has_head = _load_network(folder.transformer_path, family, purpose)
     limits = [max_length, folder.max_length, _num_positions(network)]
     encoder = Encoder(
         network,
         tokenizer,
         folder,
-        pooling=pooling or folder.pooling or ENCODER_FAMILIES.get(folder.model_type, "last"),
+        pooling=pooling or folder.pooling or family.pooling,
         normalise=folder.normalises if normalise is None else normalise,
         max_length=min(limit for limit in limits if limit),
         has_lm_head=has_head,
@@ -88,9 +90,9 @@ def _load_tokenizer(path: Path) -> Any:
         raise ModelError(f"the tokenizer in {path} cannot be opened", _first_line(error)) from error
 
 
-def _load_network(path: Path, purpose: Purpose) -> tuple[Any, bool]:
-    """Load the weights, with the masked-LM head if it was trained; never from pickle files."""
-    from transformers import AutoModel, AutoModelForMaskedLM
+def _load_network(path: Path, family: Family, purpose: Purpose) -> tuple[Any, bool]:
+    """Load the weights, with the language-model head if it was trained; never from pickle files."""
+    from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
 
     options: dict[str, Any] = {
         "local_files_only": True,
@@ -101,7 +103,9 @@ def _load_network(path: Path, purpose: Purpose) -> tuple[Any, bool]:
     }
     try:
         if purpose == "train" and _stores_lm_head(path):
-            network, info = AutoModelForMaskedLM.from_pretrained(path, **options)
+            # XLNet's head, too, goes by the name of a causal one.
+            kind = AutoModelForMaskedLM if family.objective == "masked" else AutoModelForCausalLM
+            network, info = kind.from_pretrained(path, **options)
             if not info["missing_keys"]:
                 return network, True
         network, info = AutoModel.from_pretrained(path, **options)
@@ -124,7 +128,7 @@ def _num_positions(network: Any) -> int:
 
     RoBERTa and its kin count positions from their padding index on, so some are never used.
     """
-    positions = int(getattr(network.config, "max_position_embeddings", 0) or 0)
+    positions = max(0, int(getattr(network.config, "max_position_embeddings", 0) or 0))
     table = getattr(getattr(network.base_model, "embeddings", None), "position_embeddings", None)
     padding_index = getattr(table, "padding_idx", None)
     return positions if padding_index is None else positions - padding_index - 1
@@ -132,7 +136,8 @@ def _num_positions(network: Any) -> int:
 
 def _stores_lm_head(path: Path) -> bool:
     architectures = read_json(path / "config.json").get("architectures") or []
-    return any("MaskedLM" in str(name) or "PreTraining" in str(name) for name in architectures)
+    marks = ("MaskedLM", "PreTraining", "CausalLM", "LMHead")
+    return any(mark in str(name) for name in architectures for mark in marks)
 
 
 def _first_line(error: Exception) -> str:

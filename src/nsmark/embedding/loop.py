@@ -1,0 +1,155 @@
+"""The loop around the training step: schedule, measurements, checkpoints, reasons to stop."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import torch
+
+from nsmark.embedding.batches import BatchOrder
+from nsmark.embedding.checkpoint import Checkpoints, LoopState
+from nsmark.embedding.progress import Progress, ProgressCallback, TrainingResult
+from nsmark.embedding.schedule import Schedule
+from nsmark.errors import EmbeddingError
+
+if TYPE_CHECKING:
+    from nsmark.embedding.trainer import Trainer
+
+
+class TrainingLoop:
+    """Runs a trainer's steps, from the beginning or from a checkpoint."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        checkpoints: Checkpoints | None = None,
+        max_seconds: float | None = None,
+    ) -> None:
+        self.trainer, self.config = trainer, trainer.config
+        self.checkpoints, self.max_seconds = checkpoints, max_seconds
+        self.started = time.perf_counter()
+        self.state = LoopState() if checkpoints is None else checkpoints.start(trainer)
+        self.seconds_before = self.state.seconds
+        self.saved_step = self.state.step
+        """Step of this run's checkpoint on the disk; 0 if there is none."""
+        self.schedule = Schedule(self.config, len(trainer.train_texts), self.state.held_since)
+        self.order = BatchOrder(trainer.train_lengths, self.config.batch_size, self.config.seed)
+
+    def run(self, on_progress: ProgressCallback | None = None) -> TrainingResult:
+        """Train to the end of the schedule.
+
+        Raises:
+            EmbeddingError: The losses diverged, the time or the budget ended before the targets
+                held; the hint says how to go on.
+            FileAccessError: A checkpoint could not be written.
+        """
+        state, schedule = self.state, self.schedule
+        while state.step < schedule.last_step:
+            state.step += 1
+            losses = self._step()
+            self._measure(losses)
+            self._stop_if_diverged(losses)
+            state.seconds = self.seconds_before + time.perf_counter() - self.started
+            self._save_if_due()
+            if on_progress is not None:
+                on_progress(
+                    Progress(state.step, schedule.last_step, losses, state.heldout, state.seconds)
+                )
+            self._stop_if_late()
+        last = state.heldout
+        if last is None or last.step != state.step:
+            last = self.trainer.evaluate(state.step)
+        if not last.meets(self.config):
+            raise EmbeddingError(
+                f"the watermark did not converge in {last.step} steps: "
+                f"{last.compared_with_targets(self.config)}",
+                "raise --max-steps, or use a larger or more varied corpus; " + self._kept(),
+            )
+        return TrainingResult(
+            self.trainer.extractor, state.step, state.seconds, last, state.history
+        )
+
+    # --- parts of a round --------------------------------------------------------------------
+
+    def _step(self) -> dict[str, float]:
+        step, trainer = self.state.step, self.trainer
+        trainer.set_learning_rates(self.schedule.rate_factor(step))
+        trainer.seed_step(step)
+        losses = trainer._step([trainer.train_texts[i] for i in self.order.batch(step)])
+        if not all(math.isfinite(value) for value in losses.values()):
+            raise self._non_finite("losses")
+        return losses
+
+    def _measure(self, losses: dict[str, float]) -> None:
+        """Look at held-out texts every so often, and remember since when the targets hold."""
+        state, step = self.state, self.state.step
+        if step % self.config.evaluate_every and step != self.schedule.last_step:
+            return
+        self._require_finite_weights()
+        state.heldout = self.trainer.evaluate(step)
+        state.history.append({**losses, **asdict(state.heldout)})
+        if state.held_since is None and state.heldout.meets(self.config):
+            state.held_since = self.schedule.held_since = step
+        elif self.schedule.can_go_on(step) and not state.heldout.meets(self.config):
+            # Lost again while cooling down, and there is budget left: train on at the full rate.
+            state.held_since = self.schedule.held_since = None
+
+    def _save_if_due(self) -> None:
+        state = self.state
+        due = (
+            state.step % self.config.checkpoint_every == 0 and state.step < self.schedule.last_step
+        )
+        # While the losses are out of bounds, the checkpoint from before is the better one.
+        if due and state.watch.strikes == 0:
+            self._save()
+
+    def _save(self) -> None:
+        if self.checkpoints is None or self.saved_step == self.state.step:
+            return
+        self._require_finite_weights()
+        self.checkpoints.save(self.state, self.trainer)
+        self.saved_step = self.state.step
+
+    # --- reasons to stop ---------------------------------------------------------------------
+
+    def _stop_if_diverged(self, losses: dict[str, float]) -> None:
+        problem = self.state.watch.update(losses, self.state.held_since is not None)
+        if problem is not None:
+            raise EmbeddingError(
+                f"the training diverged by step {self.state.step}: {problem}", self._try_slower()
+            )
+
+    def _stop_if_late(self) -> None:
+        """End the run when its time is over; at least one step is done, so that all runs end."""
+        elapsed, last_step = time.perf_counter() - self.started, self.schedule.last_step
+        if self.max_seconds is None or elapsed < self.max_seconds or self.state.step >= last_step:
+            return
+        self._save()
+        raise EmbeddingError(
+            f"the time is over after {elapsed:.0f} s, at step {self.state.step} of at most "
+            f"{last_step}",
+            self._kept(),
+        )
+
+    def _require_finite_weights(self) -> None:
+        """Refuse weights that the losses of this step could not show: they came before it."""
+        for module in (self.trainer.model, self.trainer.extractor):
+            if not all(torch.isfinite(parameter).all() for parameter in module.parameters()):
+                raise self._non_finite("weights")
+
+    def _non_finite(self, what: str) -> EmbeddingError:
+        return EmbeddingError(
+            f"the {what} became non-finite at step {self.state.step}", self._try_slower()
+        )
+
+    def _try_slower(self) -> str:
+        rates = "lower --model-learning-rate and --extractor-learning-rate; "
+        return rates + self._kept()
+
+    def _kept(self) -> str:
+        """Say what is left of the run, and how to go on from it."""
+        hint = "" if self.checkpoints is None else self.checkpoints.folder.resume_hint()
+        return hint or "nothing was written"
