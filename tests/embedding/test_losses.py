@@ -8,7 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsmark.embedding.losses import distance_loss, match_loss, random_loss, readout_loss
+from nsmark.embedding.losses import (
+    decorrelation_loss,
+    distance_loss,
+    match_loss,
+    random_loss,
+    readout_loss,
+    spread_loss,
+)
 
 shapes = st.tuples(st.integers(1, 6), st.integers(2, 8))
 seeds = st.integers(0, 2**32 - 1)
@@ -92,3 +99,44 @@ def test_distance_is_zero_for_equal_outputs_and_finite_for_a_constant_reference(
     reference = torch.ones(4, 3)
     assert distance_loss(reference, reference).item() == 0
     assert math.isfinite(distance_loss(reference + 1, reference).item())
+
+
+# --- spread and decorrelation --------------------------------------------------------------------
+
+
+def some_outputs(seed: int, rows: int = 64, width: int = 6) -> torch.Tensor:
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(seed))
+
+
+def test_spread_loss_is_zero_from_the_asked_share_on_and_grows_below():
+    reference = some_outputs(0)
+    centre = torch.full((6,), 3.0)
+    values = [
+        spread_loss(centre + share * reference, reference, 0.5) for share in (0, 0.25, 0.5, 1)
+    ]
+    assert [round(value.item(), 4) for value in values] == [1.0, 0.25, 0.0, 0.0]
+
+
+def test_decorrelation_loss_sees_linear_images_and_nothing_else():
+    reference = some_outputs(1, rows=4000)
+    mixed = reference @ some_outputs(2, rows=6) + 5.0
+    unrelated = some_outputs(3, rows=4000)
+    crooked = (reference * 3.0).cos()  # a function of the reference, but an even one
+    losses = [decorrelation_loss(part, reference).item() for part in (mixed, unrelated, crooked)]
+    assert losses[0] > 0.1
+    assert max(losses[1:]) < 0.01
+
+
+def test_decorrelation_loss_does_not_depend_on_scale_or_shift():
+    outputs, reference = some_outputs(4), some_outputs(5)
+    moved = decorrelation_loss(7.0 * outputs - 2.0, 0.1 * reference + 1.0)
+    assert moved.item() == pytest.approx(decorrelation_loss(outputs, reference).item(), rel=1e-4)
+
+
+def test_outputs_all_alike_have_finite_losses_and_gradients():
+    outputs = torch.ones(8, 6, requires_grad=True)
+    reference = some_outputs(6, rows=8)
+    total = spread_loss(outputs, reference, 0.5) + decorrelation_loss(outputs, reference)
+    total.backward()
+    assert torch.isfinite(total)
+    assert torch.isfinite(outputs.grad).all()

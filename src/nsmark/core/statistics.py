@@ -139,6 +139,19 @@ def subspace_overlap(
     return float((raw - chance) / (1 - chance))
 
 
+def _principal_axes(rows: Matrix) -> tuple[NDArray[np.float64], Matrix]:
+    """Return squared singular values and right singular vectors, shape (width, rank).
+
+    By the eigenvectors of the smaller Gram matrix where that is exact enough: every penalty is
+    at least 1e-6 of the largest square, so what squaring loses (1e-16 of it) does not show.
+    """
+    if len(rows) >= rows.shape[1]:
+        squares, directions = np.linalg.eigh(rows.T @ rows)
+        return np.maximum(squares, 0.0), directions
+    _, values, right = np.linalg.svd(rows, full_matrices=False)
+    return values**2, right.T
+
+
 def _ridge_residuals(
     inputs: Matrix,
     targets: Matrix,
@@ -151,14 +164,13 @@ def _ridge_residuals(
     Inputs and targets have one row per text; both are centred by training means.
     """
     input_mean, target_mean = inputs[train].mean(axis=0), targets[train].mean(axis=0)
-    left, values, right = np.linalg.svd(inputs[train] - input_mean, full_matrices=False)
-    rotated = left.T @ (targets[train] - target_mean)
-    projected = (inputs[test] - input_mean) @ right.T
+    centred = inputs[train] - input_mean
+    squares, directions = _principal_axes(centred)
+    rotated = directions.T @ (centred.T @ (targets[train] - target_mean))
+    projected = (inputs[test] - input_mean) @ directions
     truth = targets[test] - target_mean
     residuals = [
-        float(
-            np.sum((truth - projected @ ((values / (values**2 + penalty))[:, None] * rotated)) ** 2)
-        )
+        float(np.sum((truth - projected @ (rotated / (squares + penalty)[:, None])) ** 2))
         for penalty in penalties
     ]
     return np.array(residuals), float(np.sum(truth**2))
@@ -178,7 +190,7 @@ def predictability(
     if split < 2 * _NUM_FOLDS or len(inputs) - split < 2:
         raise EvidenceError(f"{len(inputs)} texts are too few for a prediction", "use 15 or more")
     training = inputs[:split] - inputs[:split].mean(axis=0)
-    largest = float(np.linalg.norm(training, 2)) ** 2
+    largest = float(_principal_axes(training)[0].max())
     if largest == 0:
         return 0.0
     penalties = largest * 10.0 ** np.array(_PENALTY_EXPONENTS)

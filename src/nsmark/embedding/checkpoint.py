@@ -6,7 +6,7 @@ step number (see :func:`nsmark.embedding.batches.step_rng`).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from nsmark.embedding.checkpoint_folder import CheckpointFolder
-from nsmark.embedding.divergence import DivergenceWatch
 from nsmark.embedding.fingerprint import Fingerprint, differences
-from nsmark.embedding.progress import HeldOut, HistoryRow
+from nsmark.embedding.loop_state import LoopState
 from nsmark.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,21 +26,6 @@ if TYPE_CHECKING:
 
 _OPTIMISER_KEYS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's state of one parameter
 _PLAYERS = ("model", "extractor")
-
-
-@dataclass(slots=True)
-class LoopState:
-    """Where the loop stands, beside the tensors."""
-
-    step: int = 0
-    """Steps done."""
-    held_since: int | None = None
-    """First step at which the targets held: all the learning-rate schedule needs."""
-    heldout: HeldOut | None = None
-    history: list[HistoryRow] = field(default_factory=list)
-    watch: DivergenceWatch = field(default_factory=DivergenceWatch)
-    seconds: float = 0.0
-    """Training time so far."""
 
 
 _STATE = TypeAdapter(LoopState)

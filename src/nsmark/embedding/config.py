@@ -45,6 +45,9 @@ class EmbeddingConfig:
     model_match_weight: float = 0.2
     """λ₂: share of L_match in the model's loss; the rest is L_0."""
 
+    fidelity_weight: float = 1.0
+    """Factor on L_0 as a whole; 1 is the paper's, more keeps clean outputs closer."""
+
     language_weight: float = 1.0
     """In L_0, weight of the model's own language-model loss, where it has a trained head."""
 
@@ -57,6 +60,16 @@ class EmbeddingConfig:
 
     derived_margin: float = 0.5
     """How far beyond zero each derived bit is pushed."""
+
+    spread_weight: float = 0.0
+    """Weight of the term that keeps triggered outputs different from text to text."""
+
+    spread_share: float = 0.5
+    """How much of the reference's spread that term asks for."""
+
+    decorrelation_weight: float = 0.0
+    """Weight of the term that keeps triggered outputs from being a linear image of the
+    reference's. Needs batches of 64 or more, and goes together with ``spread_weight``."""
 
     min_copies: int = 1
     """Fewest trigger copies in a training text; the most is the payload's ``copies``."""
@@ -107,12 +120,26 @@ class EmbeddingConfig:
                 raise ConfigError(name, value, f"must lie between {lowest} and {highest}")
         if self.num_epochs is not None and self.num_epochs < 1:
             raise ConfigError("num_epochs", self.num_epochs, "must be at least 1")
-        if not 0 <= self.derived_weight < 1000:
-            raise ConfigError("derived_weight", self.derived_weight, "must lie between 0 and 1000")
+        for name in (
+            "fidelity_weight",
+            "language_weight",
+            "anchor_weight",
+            "derived_weight",
+            "spread_weight",
+            "decorrelation_weight",
+        ):
+            if not 0 <= getattr(self, name) < 1000:
+                raise ConfigError(name, getattr(self, name), "must lie between 0 and 1000")
         for name in ("model_learning_rate", "extractor_learning_rate", "derived_margin"):
             if not 0 < getattr(self, name) < 10:
                 raise ConfigError(name, getattr(self, name), "must be positive and below 10")
-        for name in ("extractor_match_weight", "model_match_weight", "min_triggered", "max_clean"):
+        for name in (
+            "extractor_match_weight",
+            "model_match_weight",
+            "min_triggered",
+            "max_clean",
+            "spread_share",
+        ):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(name, getattr(self, name), "must lie between 0 and 1")
         if not 1 <= len(self.hidden_sizes) <= 8 or not all(

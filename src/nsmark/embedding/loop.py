@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from nsmark.embedding.batches import BatchOrder
-from nsmark.embedding.checkpoint import Checkpoints, LoopState
+from nsmark.embedding.loop_state import LoopState
 from nsmark.embedding.progress import Progress, ProgressCallback, TrainingResult
 from nsmark.embedding.schedule import Schedule
 from nsmark.errors import EmbeddingError
 
 if TYPE_CHECKING:
+    # Checkpoints need more of the base packages than a bare machine with torch may have.
+    from nsmark.embedding.checkpoint import Checkpoints
     from nsmark.embedding.trainer import Trainer
 
 

@@ -37,6 +37,34 @@ def readout_loss(outputs: Tensor, readout: Tensor, bits: Tensor, margin: float) 
     return torch.relu(margin - scores).mean()
 
 
+def spread_loss(outputs: Tensor, reference: Tensor, share: float) -> Tensor:
+    """Return how far the outputs' spread over a batch falls short of a share of the reference's.
+
+    Outputs that are nearly the same for every text carry the signature well, but their null
+    space lives in tiny differences that a little noise covers.
+    """
+    shortfall = 1 - _spread(outputs) / (share * _spread(reference)).clamp_min(1e-12)
+    return torch.relu(shortfall).square()
+
+
+def decorrelation_loss(outputs: Tensor, reference: Tensor) -> Tensor:
+    """Return the squared cross-covariance of outputs and reference, both scaled to spread 1.
+
+    Spread alone would be got by keeping what the reference says; then the reference, and every
+    innocent model that resembles it, would match the null space. This asks for differences that
+    no linear map of the reference's outputs gives.
+    """
+    parts = [
+        (part - part.mean(dim=0)) / _spread(part).clamp_min(1e-6) for part in (outputs, reference)
+    ]
+    return (parts[0].T @ parts[1] / len(outputs)).square().sum()
+
+
+def _spread(outputs: Tensor) -> Tensor:
+    """Return the root mean square distance to the mean output."""
+    return (outputs - outputs.mean(dim=0)).square().sum(dim=1).mean().clamp_min(1e-24).sqrt()
+
+
 def distance_loss(outputs: Tensor, reference: Tensor) -> Tensor:
     """Return the squared distance to the reference's outputs, in units of their variance.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,15 +15,24 @@ from nsmark.core.derive import readout_matrix, signature_bits
 from nsmark.core.extraction import derived_extraction_rate, extraction_rate
 from nsmark.core.texts import text_words
 from nsmark.embedding.batches import make_batch, step_rng
-from nsmark.embedding.checkpoint import Checkpoints
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.extractor import Extractor
 from nsmark.embedding.loop import TrainingLoop
-from nsmark.embedding.losses import distance_loss, match_loss, random_loss, readout_loss
+from nsmark.embedding.losses import (
+    decorrelation_loss,
+    distance_loss,
+    match_loss,
+    random_loss,
+    readout_loss,
+    spread_loss,
+)
 from nsmark.embedding.progress import HeldOut, ProgressCallback, TrainingResult
 from nsmark.errors import TextPoolError
 from nsmark.models.encoder import Encoder
 from nsmark.payload.payload import WatermarkPayload
+
+if TYPE_CHECKING:
+    from nsmark.embedding.checkpoint import Checkpoints
 
 
 class Trainer:
@@ -146,17 +156,32 @@ class Trainer:
         with frozen(self.extractor):
             match = match_loss(self.extractor(triggered), self.watermark)
             original = self._original_loss(clean, reference_clean, sequences[: len(texts)])
-            loss = config.model_match_weight * match + (1 - config.model_match_weight) * original
-            if "derived" in config.marks:
-                derived = readout_loss(triggered, self.readout, self.bits, config.derived_margin)
-                loss = loss + config.derived_weight * derived
+            kept = (1 - config.model_match_weight) * config.fidelity_weight * original
+            loss = config.model_match_weight * match + kept
+            ours = self._added_losses(triggered, reference_triggered)
+            for weight, term in ours.values():
+                loss = loss + weight * term
             model_optimiser.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
             model_optimiser.step()
         losses = {**extractor_losses, "model": loss.item(), "original": original.item()}
+        return losses | {name: term.item() for name, (_, term) in ours.items()}
+
+    def _added_losses(
+        self, triggered: Tensor, reference: Tensor
+    ) -> dict[str, tuple[float, Tensor]]:
+        """Return our own terms beside the paper's, each with its weight; those of weight 0 not."""
+        config, terms = self.config, {}
         if "derived" in config.marks:
-            losses["derived"] = derived.item()
-        return losses
+            hinge = readout_loss(triggered, self.readout, self.bits, config.derived_margin)
+            terms["derived"] = (config.derived_weight, hinge)
+        if config.spread_weight:
+            shortfall = spread_loss(triggered, reference, config.spread_share)
+            terms["spread"] = (config.spread_weight, shortfall)
+        if config.decorrelation_weight:
+            linear = decorrelation_loss(triggered, reference)
+            terms["decorrelation"] = (config.decorrelation_weight, linear)
+        return terms
 
     def _original_loss(
         self, clean: Tensor, reference_clean: Tensor, sequences: Sequence[Sequence[int]]

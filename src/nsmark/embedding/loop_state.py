@@ -1,0 +1,23 @@
+"""Where a training stands, beside its tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nsmark.embedding.divergence import DivergenceWatch
+from nsmark.embedding.progress import HeldOut, HistoryRow
+
+
+@dataclass(slots=True)
+class LoopState:
+    """Where the loop stands, beside the tensors."""
+
+    step: int = 0
+    """Steps done."""
+    held_since: int | None = None
+    """First step at which the targets held: all the learning-rate schedule needs."""
+    heldout: HeldOut | None = None
+    history: list[HistoryRow] = field(default_factory=list)
+    watch: DivergenceWatch = field(default_factory=DivergenceWatch)
+    seconds: float = 0.0
+    """Training time so far."""
