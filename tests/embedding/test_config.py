@@ -29,6 +29,14 @@ def test_the_default_embeds_both_marks_and_stops_when_they_hold():
     assert (config.extractor_match_weight, config.model_match_weight) == (0.5, 0.2)
 
 
+def test_the_strong_preset_spreads_and_decorrelates_in_batches_large_enough():
+    config = preset_config("strong")
+    assert min(config.spread_weight, config.decorrelation_weight) > 0
+    assert config.batch_size >= 64
+    assert config.cooldown_steps > preset_config("fast").cooldown_steps
+    assert config.max_steps > config.cooldown_steps
+
+
 def test_there_is_no_other_preset():
     with pytest.raises(ConfigError, match="preset"):
         preset_config("quick")

@@ -181,6 +181,25 @@ def test_a_model_with_a_head_trains_on_its_own_task_and_keeps_the_head(
 # --- the loop ------------------------------------------------------------------------------------
 
 
+def test_terms_of_our_own_count_in_the_loss_only_with_a_weight(tiny_st, make_trainer):
+    plain = make_trainer(tiny_st)._step(CORPUS[:16])
+    assert {"spread", "decorrelation"}.isdisjoint(plain)
+    weights = {"spread_weight": 2.0, "decorrelation_weight": 3.0, "fidelity_weight": 4.0}
+    trainer = make_trainer(tiny_st, **weights)
+    losses = trainer._step(CORPUS[:16])
+    config = trainer.config
+    ours = (
+        (1 - config.model_match_weight) * 4.0 * losses["original"]
+        + config.derived_weight * losses["derived"]
+        + 2.0 * losses["spread"]
+        + 3.0 * losses["decorrelation"]
+    )
+    # What is left is the paper's match term, through the extractor as just updated.
+    match = (losses["model"] - ours) / config.model_match_weight
+    assert match == pytest.approx(losses["match"], rel=0.2)
+    assert losses["decorrelation"] > 0
+
+
 def test_a_corpus_too_small_is_refused_with_the_number_needed(tiny_st, make_trainer):
     with pytest.raises(TextPoolError, match="holds 47 texts, at least 48") as caught:
         make_trainer(tiny_st, corpus=CORPUS[:47])  # 32 held out, a batch of 16

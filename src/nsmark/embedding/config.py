@@ -8,7 +8,7 @@ from typing import Literal, cast, get_args
 from nsmark.errors import ConfigError
 
 Mark = Literal["paper", "derived"]
-Preset = Literal["fast", "paper"]
+Preset = Literal["fast", "strong", "paper"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +149,11 @@ class EmbeddingConfig:
 
 
 def preset_config(preset: str) -> EmbeddingConfig:
-    """Return ``fast`` (ours: stops when the targets hold) or ``paper`` (fixed, as published).
+    """Return ``fast`` (ours), ``strong`` (ours, longer) or ``paper`` (fixed, as published).
 
+    ``fast`` stops soon after the targets hold. ``strong`` takes larger batches and some 900 steps
+    more, in which triggered outputs are spread out and made unlike anything the reference says:
+    a minute on a GPU, tens of minutes on a CPU, and evidence that noise does not cover.
     The paper trains the extractor alone: batch 4, 10 epochs, both learning rates 1e-4, always
     as many trigger copies as at verification.
     """
@@ -171,7 +174,16 @@ def preset_config(preset: str) -> EmbeddingConfig:
             evaluate_every=100,
             checkpoint_every=1000,
         )
-    raise ConfigError("preset", preset, "must be 'fast' or 'paper'")
+    if preset == "strong":
+        return EmbeddingConfig(
+            batch_size=64,
+            max_steps=3000,
+            cooldown_steps=900,
+            fidelity_weight=10.0,
+            spread_weight=1.0,
+            decorrelation_weight=5.0,
+        )
+    raise ConfigError("preset", preset, "must be 'fast', 'strong' or 'paper'")
 
 
 def parse_marks(text: str) -> tuple[Mark, ...]:
