@@ -22,41 +22,8 @@ from nsmark.identity import OwnershipClaim
 from nsmark.keyfile import is_encrypted, read_key, write_key
 from nsmark.models.folder import model_digest
 from nsmark.suspects import save_recorded
+from spec_names import REPORT, STATISTICS
 from tiny_models import build_sentence_transformer
-
-# SPEC §8: what `verify --json` has at least.
-STATISTICS = {
-    "extraction_rate",
-    "derived_extraction_rate",
-    "derived_p_value",
-    "pair_code_rate",
-    "pair_code_p_value",
-    "matching_degree",
-    "invariant_matching_degree",
-    "centred_matching_degree",
-    "projective_matching_degree",
-    "subspace_overlap",
-    "predictability",
-    "alignment_gap",
-    "aligned_subspace_overlap",
-    "aligned_predictability",
-}
-REPORT = STATISTICS | {
-    "verdict",
-    "rule",
-    "reasons",
-    "untriggered",
-    "thresholds",
-    "calibrated_by",
-    "num_texts",
-    "output_dim",
-    "null_dim",
-    "dead_rows",
-    "key_id",
-    "suspect",
-    "versions",
-    "seconds",
-}
 
 TINY = ["--num-texts", "96", "--num-bits", "16", "--hidden-sizes", "48,32", "--device", "cpu"]
 

@@ -214,7 +214,7 @@ def _statistics(
             f"the suspect has {suspect.shape[0]} dimensions, the key {owner.shape[0]}: "
             "nothing can be extracted, the null space still tells"
         )
-    return _add_aligned(statistics, owner, suspect, basis, notes), basis.shape[1]
+    return _add_aligned(statistics, owner, suspect, basis, notes, basis_of), basis.shape[1]
 
 
 def _if_enough(
@@ -237,6 +237,7 @@ def _add_aligned(
     suspect: NDArray[np.float64],
     basis: NDArray[np.float64],
     notes: list[str],
+    basis_of: BasisFunction,
 ) -> Statistics:
     """Compare after undoing a scale and sign per text; both sides in unit-length outputs.
 
@@ -250,7 +251,7 @@ def _add_aligned(
     projective = matching_degree(units * scales, basis)
     owner_units = unit_columns(owner)
     if not np.allclose(owner, owner_units, rtol=0, atol=1e-6):
-        scales, gap = alignment(units, null_space_basis(owner_units))
+        scales, gap = alignment(units, basis_of(owner_units))
     aligned = units * scales
     return replace(
         statistics,
