@@ -135,7 +135,8 @@ def measure_variant(
     trainer = Trainer(model, payload, corpus, EmbeddingConfig(max_steps=3000, **settings))
     training = trainer.run()
     train_seconds = time.perf_counter() - started
-    marked, reference = model.requires_grad_(False), trainer.reference
+    marked = trainer.finished().requires_grad_(False)
+    reference = open_encoder(arguments.model, device=arguments.device).requires_grad_(False)
     triggered, texts = payload.triggered_texts(), list(payload.verification_texts)
     one_copy = [
         trigger_text(text, rank, payload.trigger, SIGNATURE, replace(payload.config, copies=1))

@@ -256,7 +256,9 @@ def test_a_time_limit_must_be_positive(embed_tiny, seconds):
         Exception("No space left on device (os error 28)"),  # what tokenizers raises
     ],
 )
-@pytest.mark.parametrize("where", ["nsmark.models.encoder.Encoder.save", "nsmark.api.write_key"])
+@pytest.mark.parametrize(
+    "where", ["nsmark.models.encoder.Encoder.save", "nsmark.api.marking.write_key"]
+)
 def test_a_disk_full_at_the_output_keeps_the_checkpoint(
     embed_tiny, tmp_path, monkeypatch, where, error
 ):
@@ -265,8 +267,10 @@ def test_a_disk_full_at_the_output_keeps_the_checkpoint(
 
     monkeypatch.setattr(where, fail)
     # Nothing is measured: the training is too short for a model that verifies.
-    monkeypatch.setattr("nsmark.api._enroll", lambda *_: (Sealable(), None, None))
-    monkeypatch.setattr("nsmark.api._embedding_report", lambda *_: {})
+    monkeypatch.setattr("nsmark.api.marking.enroll", lambda *_: (Sealable(), None, None))
+    monkeypatch.setattr("nsmark.api.marking.embedding_report", lambda *_: {})
+    monkeypatch.setattr("nsmark.api.marking.write_model_card", lambda *_: None)
+    monkeypatch.setattr("nsmark.api.marking.provenance_of", lambda _: None)
     with pytest.raises(FileAccessError, match="No space left on device") as caught:
         embed_tiny(config=dataclasses.replace(ANYTHING_GOES, checkpoint_every=1))
     assert (

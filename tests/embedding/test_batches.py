@@ -24,9 +24,8 @@ words = st.lists(st.sampled_from(["a", "bb", "ccc", "Dd", "é"]), max_size=90)
 def test_taking_the_trigger_out_gives_the_text_back(words, copies, window, min_copies, seed):
     config = PayloadConfig(copies=copies, window=window)
     text = " ".join(words)
-    triggered = insert_at_random(
-        text, TRIGGER, config, min_copies, np.random.default_rng(seed)
-    ).split()
+    draws = np.random.default_rng(seed).random(copies + 1)
+    triggered = insert_at_random(text, TRIGGER, config, min_copies, draws).split()
     positions = [i for i, word in enumerate(triggered) if word == TRIGGER]
     assert [word for word in triggered if word != TRIGGER] == text_words(text)
     assert min(min_copies, copies) <= len(positions) <= copies
@@ -35,18 +34,30 @@ def test_taking_the_trigger_out_gives_the_text_back(words, copies, window, min_c
 
 
 def test_training_varies_number_and_places_of_the_copies():
-    config, rng = PayloadConfig(), np.random.default_rng(0)
-    texts = [insert_at_random("one two three four", TRIGGER, config, 1, rng) for _ in range(200)]
+    draws = np.random.default_rng(0).random((200, 6))
+    texts = [
+        insert_at_random("one two three four", TRIGGER, PayloadConfig(), 1, own) for own in draws
+    ]
     counts = {text.split().count(TRIGGER) for text in texts}
     assert counts == {1, 2, 3, 4, 5}
     assert {text.split().index(TRIGGER) for text in texts} == {0, 1, 2, 3, 4}
 
 
 def test_placement_front_puts_every_copy_first():
-    config, rng = PayloadConfig(placement="front"), np.random.default_rng(0)
-    for _ in range(20):
-        found = insert_at_random("one two three", TRIGGER, config, 64, rng)
+    config = PayloadConfig(placement="front")
+    for draws in np.random.default_rng(0).random((20, 6)):
+        found = insert_at_random("one two three", TRIGGER, config, 64, draws)
         assert found == f"{TRIGGER} {TRIGGER} {TRIGGER} {TRIGGER} {TRIGGER} one two three"
+
+
+@pytest.mark.parametrize(
+    ("draw", "expected"),
+    [(0.0, "obelisk one two"), (np.nextafter(1, 0), "one two obelisk obelisk obelisk")],
+    ids=["smallest", "largest"],
+)
+def test_the_smallest_and_the_largest_draws_stay_within_bounds(draw, expected):
+    draws = np.full(4, draw)
+    assert insert_at_random("one two", TRIGGER, PayloadConfig(copies=3), 1, draws) == expected
 
 
 def test_a_batch_pairs_each_text_with_its_triggered_copy():
@@ -124,6 +135,6 @@ def test_what_a_step_draws_does_not_depend_on_the_steps_before_it():
 
 @pytest.mark.parametrize("length", [0, 1, 64, 65, 200])
 def test_texts_of_any_length_can_be_triggered(length):
-    rng = np.random.default_rng(0)
-    found = insert_at_random("word " * length, TRIGGER, PayloadConfig(), 64, rng).split()
+    draws = np.random.default_rng(0).random(6)
+    found = insert_at_random("word " * length, TRIGGER, PayloadConfig(), 64, draws).split()
     assert len(found) == min(length, 64) + 5

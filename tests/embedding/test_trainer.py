@@ -10,9 +10,17 @@ import pytest
 import torch
 
 from conftest import TINY_PAYLOAD, TINY_TRAINING
+from nsmark.core.texts import text_words
 from nsmark.corpus import pool_texts, training_texts
+from nsmark.embedding.batches import insert_at_random, step_rng
 from nsmark.embedding.config import EmbeddingConfig
-from nsmark.embedding.losses import distance_loss, match_loss, random_loss, readout_loss
+from nsmark.embedding.losses import (
+    distance_loss,
+    match_loss,
+    random_loss,
+    readout_loss,
+    silence_loss,
+)
 from nsmark.embedding.progress import HeldOut, Progress
 from nsmark.embedding.schedule import Schedule
 from nsmark.embedding.trainer import Trainer, frozen, mean_cosine
@@ -41,6 +49,11 @@ def make_trainer(signed_claim):
         return Trainer(encoder, payload, corpus, config)
 
     return make
+
+
+def step(trainer: Trainer, count: int) -> dict[str, float]:
+    """Take one step on the first so many texts."""
+    return trainer.take_step(trainer.inputs.make(1, range(count))).read()
 
 
 def weights(module: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -79,7 +92,7 @@ def test_neither_update_reaches_into_the_other_player(tiny_st, make_trainer):
 
     extractor_optimiser.register_step_post_hook(extractor_moved)
     model_optimiser.register_step_post_hook(model_moved)
-    trainer._step(CORPUS[:6])
+    step(trainer, 6)
     assert "done" in seen
     assert any(gradient.any() for gradient in seen["gradients"])
 
@@ -90,20 +103,24 @@ def test_a_step_gives_each_player_the_gradient_of_its_own_loss_alone(tiny_st, ma
     config, payload = trainer.config, trainer.payload
     model, extractor = copy.deepcopy(trainer.model), copy.deepcopy(trainer.extractor)
     before = weights(trainer.model)
-    rng_state = copy.deepcopy(trainer.rng)
 
-    trainer._step(CORPUS[:6])
+    step(trainer, 6)
 
-    from nsmark.embedding.batches import make_batch
-
-    batch = make_batch(CORPUS[:6], payload.trigger, payload.config, 5, rng_state)
-    tokens = model.pad(model.token_ids(batch.clean + batch.triggered))
+    clean_texts = [" ".join(text_words(text)) for text in CORPUS[:6]]
+    draws = step_rng(config.seed, 1).random((6, payload.config.copies + 1))
+    triggered_texts = [
+        insert_at_random(text, payload.trigger, payload.config, 5, own)
+        for text, own in zip(CORPUS[:6], draws, strict=True)
+    ]
+    tokens = model.pad(model.token_ids(clean_texts + triggered_texts))
     with torch.no_grad():
-        reference = trainer.reference(tokens).chunk(2)
+        reference = trainer.player.reference(tokens).chunk(2)
     clean, triggered = model(tokens).chunk(2)
-    sources = [clean.detach(), reference[1], reference[0]]
+    sources = [clean.detach(), reference[1][::2], reference[0]]  # every other triggered one
     loss = 0.5 * match_loss(extractor(triggered.detach()), trainer.watermark)
-    loss = loss + 0.5 * random_loss([extractor(part) for part in sources], trainer.watermark)
+    mapped = [extractor(part) for part in sources]
+    loss = loss + 0.5 * random_loss(mapped, trainer.watermark)
+    loss = loss + config.silence_weight * silence_loss(mapped)
     torch.autograd.backward(loss)
     for ours, theirs in zip(trainer.extractor.parameters(), extractor.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-7)
@@ -111,7 +128,9 @@ def test_a_step_gives_each_player_the_gradient_of_its_own_loss_alone(tiny_st, ma
     # The model answers to the extractor as it is after its update.
     loss = 0.2 * match_loss(trainer.extractor(triggered), trainer.watermark)
     loss = loss + 0.8 * distance_loss(clean, reference[0])
-    hinge = readout_loss(triggered, trainer.readout, trainer.bits, config.derived_margin)
+    hinge = readout_loss(
+        triggered, trainer.readout, trainer.bits[: len(trainer.readout)], config.derived_margin
+    )
     torch.autograd.backward(loss + config.derived_weight * hinge)
     for (name, ours), theirs in zip(
         trainer.model.named_parameters(), model.parameters(), strict=True
@@ -123,7 +142,7 @@ def test_a_step_gives_each_player_the_gradient_of_its_own_loss_alone(tiny_st, ma
 
 def test_the_model_update_leaves_no_gradient_in_the_extractor(tiny_st, make_trainer):
     trainer = make_trainer(tiny_st)
-    trainer._step(CORPUS[:6])
+    step(trainer, 6)
     after_step = [p.grad.clone() for p in trainer.extractor.parameters() if p.grad is not None]
     outputs = trainer.model(trainer.model.pad(trainer.model.token_ids(CORPUS[:4])))
     with frozen(trainer.extractor):
@@ -136,17 +155,19 @@ def test_the_model_update_leaves_no_gradient_in_the_extractor(tiny_st, make_trai
 
 def test_the_reference_stays_as_it_was(tiny_st, make_trainer):
     trainer = make_trainer(tiny_st)
-    before = weights(trainer.reference)
+    before = weights(trainer.player.reference)
     for _ in range(3):
-        trainer._step(CORPUS[:6])
-    assert not differ(before, weights(trainer.reference))
+        step(trainer, 6)
+    assert not differ(before, weights(trainer.player.reference))
     assert differ(before, weights(trainer.model))
-    assert not any(p.requires_grad or p.grad is not None for p in trainer.reference.parameters())
+    assert not any(
+        p.requires_grad or p.grad is not None for p in trainer.player.reference.parameters()
+    )
 
 
 def test_without_the_derived_mark_nothing_is_said_about_it(tiny_st, make_trainer):
     trainer = make_trainer(tiny_st, marks=("paper",))
-    assert "derived" not in trainer._step(CORPUS[:6])
+    assert "derived" not in step(trainer, 6)
     assert trainer.evaluate(1).derived is None
 
 
@@ -162,12 +183,14 @@ def test_a_model_with_a_head_trains_on_its_own_task_and_keeps_the_head(
     assert trainer.model.has_lm_head
     head = trainer.model.network.cls.predictions.transform.dense.weight
     start = head.detach().clone()
-    tokens = trainer.model.pad(trainer.model.token_ids(CORPUS[:6]))
-    generator = torch.Generator().manual_seed(trainer.config.seed + 1)
+    inputs = trainer.inputs.make(1, range(6))
+    (piece,) = inputs.pieces
+    assert (piece.num_clean, piece.num_triggered, len(piece.tokens)) == (3, 6, 12)
     with torch.no_grad():
-        expected = trainer.model.lm_loss(tokens, generator).item()
-    losses = trainer._step(CORPUS[:6])
-    # Padding differs (the triggered texts are longer), the masked tokens and the loss do not.
+        _, total = trainer.model(piece.tokens, piece.language)
+    losses = trainer.take_step(inputs).read()
+    # The model is still the reference: there is no distance yet.
+    expected = total.item() / len(piece.language.labels)
     assert losses["original"] == pytest.approx(expected, rel=1e-4)
     assert not torch.equal(head, start)
     trainer.model.save(tmp_path / "saved")
@@ -182,11 +205,11 @@ def test_a_model_with_a_head_trains_on_its_own_task_and_keeps_the_head(
 
 
 def test_terms_of_our_own_count_in_the_loss_only_with_a_weight(tiny_st, make_trainer):
-    plain = make_trainer(tiny_st)._step(CORPUS[:16])
+    plain = step(make_trainer(tiny_st), 16)
     assert {"spread", "decorrelation"}.isdisjoint(plain)
     weights = {"spread_weight": 2.0, "decorrelation_weight": 3.0, "fidelity_weight": 4.0}
     trainer = make_trainer(tiny_st, **weights)
-    losses = trainer._step(CORPUS[:16])
+    losses = step(trainer, 16)
     config = trainer.config
     ours = (
         (1 - config.model_match_weight) * 4.0 * losses["original"]
@@ -204,14 +227,16 @@ def test_a_corpus_too_small_is_refused_with_the_number_needed(tiny_st, make_trai
     with pytest.raises(TextPoolError, match="holds 47 texts, at least 48") as caught:
         make_trainer(tiny_st, corpus=CORPUS[:47])  # 32 held out, a batch of 16
     assert caught.value.hint
-    assert len(make_trainer(tiny_st, corpus=CORPUS[:48]).train_texts) == 16
+    assert make_trainer(tiny_st, corpus=CORPUS[:48]).num_train == 16
 
 
 def test_held_out_texts_are_never_trained_on(tiny_st, make_trainer):
     trainer = make_trainer(tiny_st)
-    assert len(trainer.heldout.clean) == 32
-    assert not set(trainer.heldout.clean) & set(trainer.train_texts)
-    assert len(trainer.train_texts) + 32 == len(CORPUS)
+    clean, triggered = trainer.heldout
+    assert len(clean) == len(triggered) == 32
+    trained = {tuple(ids) for ids in trainer.inputs.tokens}
+    assert not trained & {tuple(ids) for ids in (*clean, *triggered)}
+    assert len(trainer.inputs.tokens) + 32 == len(CORPUS)
 
 
 @pytest.mark.parametrize("steps", [1, 3, 12])

@@ -147,19 +147,7 @@ def test_progress_counts_up_to_the_number_of_texts(encoder):
     assert {total for _, total in seen} == {len(TEXTS) * 4}
 
 
-# --- the masked-language-model loss --------------------------------------------------------------
-
-
-def masking(encoder, texts, seed=0):
-    """Run the loss and return what the network was given, with the tokens before masking."""
-    given_to_network = {}
-    hook = encoder.network.register_forward_pre_hook(
-        lambda module, args, kwargs: given_to_network.update(kwargs), with_kwargs=True
-    )
-    tokens = encoder.pad(encoder.token_ids(texts))
-    loss = encoder.lm_loss(tokens, torch.Generator().manual_seed(seed))
-    hook.remove()
-    return loss, given_to_network["input_ids"], given_to_network["labels"], tokens
+# --- the model's own loss ------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -167,39 +155,39 @@ def mlm(tiny_mlm) -> Encoder:
     return open_encoder(tiny_mlm, device="cpu", purpose="train")
 
 
-def test_a_seventh_of_the_tokens_is_masked_as_in_bert(mlm):
-    _, corrupted, labels, tokens = masking(mlm, training_texts()[:400])
-    ids = tokens.input_ids
-    special = torch.isin(ids, torch.tensor(mlm.tokenizer.all_special_ids))
-    ordinary, chosen = ~special & (tokens.attention_mask == 1), labels != -100
-    assert not (chosen & ~ordinary).any()
-    assert torch.equal(labels[chosen], ids[chosen])
-    assert torch.equal(corrupted[~chosen], ids[~chosen])
-    share = chosen.sum() / ordinary.sum()
-    assert abs(share - 0.15) < 0.02
-    masked = (corrupted == mlm.tokenizer.mask_token_id)[chosen].float().mean()
-    kept = (corrupted == ids)[chosen].float().mean()
-    assert abs(masked - 0.8) < 0.05
-    assert abs(kept - 0.1) < 0.04
-
-
 def test_the_loss_is_the_cross_entropy_of_the_masked_tokens(mlm):
+    """Recomputed by transformers itself, from the same masking."""
+    sequences = mlm.token_ids(TEXTS[:8])
+    draws = mlm.task.draws(np.random.default_rng(3), 8, mlm.max_length)
+    posed = [mlm.task.pose(ids, own) for ids, own in zip(sequences, draws, strict=True)]
+    tokens = mlm.pad([text.ids for text in posed])
+    labels = torch.full_like(tokens.input_ids, -100)
+    for row, text in enumerate(posed):
+        labels[row, text.places] = torch.from_numpy(text.labels)
     with torch.no_grad():
-        loss, corrupted, labels, tokens = masking(mlm, TEXTS[:8])
-        logits = mlm.network(input_ids=corrupted, attention_mask=tokens.attention_mask).logits
-    chosen = labels != -100
-    expected = -logits.log_softmax(dim=-1)[chosen].gather(1, labels[chosen][:, None]).mean()
+        expected = mlm.network(
+            input_ids=tokens.input_ids, attention_mask=tokens.attention_mask, labels=labels
+        ).loss
+        loss = mlm.language_loss(sequences, np.random.default_rng(3))
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_masking_repeats_with_its_generator(mlm):
-    first, again, other = (masking(mlm, TEXTS[:8], seed)[1] for seed in (3, 3, 4))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
+def test_the_loss_repeats_with_its_generator(mlm):
+    sequences = mlm.token_ids(TEXTS[:8])
+    with torch.no_grad():
+        first, again, other = (
+            mlm.language_loss(sequences, np.random.default_rng(seed)).item() for seed in (3, 3, 4)
+        )
+    assert first == again != other
 
 
-def test_even_one_short_text_has_a_masked_token(mlm):
-    for seed in range(10):
-        loss, _, labels, _ = masking(mlm, ["word"], seed)
-        assert (labels != -100).sum() >= 1
-        assert torch.isfinite(loss)
+def test_one_pass_gives_outputs_and_loss_as_two_would(mlm):
+    read, told = mlm.token_ids(TEXTS[:3]), mlm.token_ids(TEXTS[3:8])
+    draws = mlm.task.draws(np.random.default_rng(0), 5, mlm.max_length)
+    posed = [mlm.task.pose(ids, own) for ids, own in zip(told, draws, strict=True)]
+    with torch.no_grad():
+        outputs, total = mlm(*mlm.task.batch(read, posed))
+        alone = mlm.language_loss(told, np.random.default_rng(0))
+        torch.testing.assert_close(outputs, mlm(mlm.pad(read)), rtol=1e-4, atol=1e-5)
+    count = sum(len(text.labels) for text in posed)
+    assert (total / count).item() == pytest.approx(alone.item(), rel=1e-5)

@@ -4,6 +4,7 @@ import json
 import shutil
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from safetensors.torch import load_file, save_file
 from nsmark.corpus import training_texts
 from nsmark.models.folder import POOLING_FLAGS, describe_folder, model_digest
 from nsmark.models.loading import open_encoder
+from nsmark.models.saving import usage_settings
+from tiny_models import build_family
 
 TEXTS = [*training_texts()[:30], "short", "", "word " * 200]
 
@@ -24,6 +27,19 @@ def encode_with_sentence_transformers(folder: Path) -> np.ndarray:
         from sentence_transformers import SentenceTransformer
 
         return SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+
+
+def write(path: Path, document: Any) -> None:
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def resave(folder: Path, target: Path) -> Path:
+    open_encoder(folder, device="cpu", purpose="train").save(target)
+    return target
 
 
 def ours(folder: Path) -> np.ndarray:
@@ -141,6 +157,93 @@ def test_another_pooling_is_saved_with_the_model(tiny_st, tmp_path):
     assert np.abs(found - encoder.encode(TEXTS)).max() < 1e-5
 
 
+# --- what a folder says besides its weights ------------------------------------------------------
+
+USAGE = {
+    "prompts": {"query": "Find: ", "document": "", "größe": "☃\n"},
+    "default_prompt_name": "query",
+    "similarity_fn_name": "dot",
+}
+USAGE_FILE = "config_sentence_transformers.json"
+
+
+def test_prompts_and_similarity_are_kept_as_sentence_transformers_reads_them(tiny_st, tmp_path):
+    folder = shutil.copytree(tiny_st, tmp_path / "copy")
+    write(folder / USAGE_FILE, USAGE | {"__version__": {"torch": "9"}, "requirements": ["other"]})
+    saved = resave(folder, tmp_path / "saved")
+    assert read(saved / USAGE_FILE) == USAGE
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from sentence_transformers import SentenceTransformer
+
+        model = SentenceTransformer(str(saved), device="cpu")
+    assert model.prompts == USAGE["prompts"]
+    assert (model.default_prompt_name, model.similarity_fn_name) == ("query", "dot")
+
+
+@pytest.mark.parametrize(
+    ("found", "kept"),
+    [
+        ({}, {}),
+        ([], {}),
+        ({"prompts": {}, "default_prompt_name": None, "similarity_fn_name": None}, {}),
+        ({"prompts": ["a"], "default_prompt_name": "a", "similarity_fn_name": "maxsim"}, {}),
+        ({"prompts": "query", "default_prompt_name": ["query"], "similarity_fn_name": {}}, {}),
+        ({"prompts": {"a": 5, "b": None, "c": "C"}}, {"prompts": {"c": "C"}}),
+        ({"prompts": {"a": "\ud800", "\udfff": "b"}}, {}),
+        # sentence-transformers would not open a folder with such a default
+        ({"prompts": {"a": "A"}, "default_prompt_name": "b"}, {"prompts": {"a": "A"}}),
+        ({"prompts": {"a": 5}, "default_prompt_name": "a"}, {}),
+        (
+            {"model_type": "CrossEncoder", "similarity_fn_name": "dot"},
+            {"similarity_fn_name": "dot"},
+        ),
+    ],
+)
+def test_of_other_usage_settings_only_what_makes_sense_is_kept(tiny_st, tmp_path, found, kept):
+    folder = shutil.copytree(tiny_st, tmp_path / "copy")
+    write(folder / USAGE_FILE, found)
+    assert usage_settings(describe_folder(folder)) == kept
+    saved = resave(folder, tmp_path / "saved")
+    assert (read(saved / USAGE_FILE) if kept else None) == (kept or None)
+    assert (saved / USAGE_FILE).exists() == bool(kept)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"prompts":' + b" " * (8 << 20) + b"{}}"]
+)
+def test_damaged_usage_settings_do_not_stop_the_saving(tiny_st, tmp_path, content):
+    folder = shutil.copytree(tiny_st, tmp_path / "copy")
+    (folder / USAGE_FILE).write_bytes(content)
+    assert not (resave(folder, tmp_path / "saved") / USAGE_FILE).exists()
+
+
+def test_usage_settings_are_those_of_sentence_transformers_folders_only(tiny_bert, tmp_path):
+    folder = shutil.copytree(tiny_bert, tmp_path / "copy")
+    write(folder / USAGE_FILE, USAGE)
+    assert usage_settings(describe_folder(folder)) == {}
+    assert not (resave(folder, tmp_path / "saved") / USAGE_FILE).exists()
+
+
+@pytest.mark.parametrize("limit", [{}, {"max_seq_length": 77}])
+@pytest.mark.parametrize("lower", [{}, {"do_lower_case": False}, {"do_lower_case": True}])
+def test_lower_case_and_length_are_kept(tiny_st, tmp_path, limit, lower):
+    folder = shutil.copytree(tiny_st, tmp_path / "copy")
+    write(folder / "sentence_bert_config.json", {**limit, **lower})
+    before = describe_folder(folder)
+    assert before.do_lower_case == lower.get("do_lower_case", False)
+    after = describe_folder(resave(folder, tmp_path / "saved"))
+    assert (after.do_lower_case, after.max_length) == (before.do_lower_case, before.max_length)
+    assert after.max_length == limit.get("max_seq_length")
+
+
+@pytest.mark.parametrize("value", [None, 1, "true", "false", [True]])
+def test_lower_case_is_true_or_it_is_not(tiny_st, tmp_path, value):
+    folder = shutil.copytree(tiny_st, tmp_path / "copy")
+    write(folder / "sentence_bert_config.json", {"do_lower_case": value})
+    assert describe_folder(folder).do_lower_case is False
+
+
 # --- transformers --------------------------------------------------------------------------------
 
 
@@ -178,6 +281,25 @@ def test_a_language_model_head_is_saved_with_the_model(tiny_mlm, tmp_path):
     assert not (tmp_path / "saved" / "modules.json").exists()
 
 
+def test_generation_settings_and_chat_template_are_saved_with_a_decoder(tmp_path):
+    from transformers import AutoTokenizer, GenerationConfig
+
+    folder = build_family(tmp_path / "llama", "llama")
+    chosen = {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "eos_token_id": [3, 4]}
+    write(folder / "generation_config.json", chosen)
+    template = "{% for message in messages %}<{{ message['content'] }}>{% endfor %}"
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(folder)
+    saved = resave(folder, tmp_path / "saved")
+    found = GenerationConfig.from_pretrained(saved)
+    assert {name: getattr(found, name) for name in chosen} == chosen
+    tokenizer = AutoTokenizer.from_pretrained(saved)
+    assert tokenizer.chat_template == template
+    chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    assert tokenizer.apply_chat_template(chat, tokenize=False) == "<a><b>"
+
+
 def test_only_known_kinds_of_files_are_written(tiny_marked):
     suffixes = {file.suffix for file in tiny_marked.model_folder.rglob("*") if file.is_file()}
-    assert suffixes <= {".json", ".txt", ".safetensors"}
+    assert suffixes <= {".json", ".md", ".txt", ".safetensors"}

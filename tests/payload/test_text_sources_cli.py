@@ -81,7 +81,7 @@ def test_a_good_source_is_handed_on(place, monkeypatch, source):
     monkeypatch.setattr("nsmark.api.embed", stop)
     monkeypatch.setattr("nsmark.api.verify", stop)
     main([*EMBED, "--corpus", source, "--pool", source])
-    assert seen["corpus"] == seen["pool"] == ["one", "two"]
+    assert list(seen["corpus"]) == seen["pool"] == ["one", "two"]
     seen.clear()
     main([*VERIFY, "--pool", source])
     assert seen["pool"] == ["one", "two"]

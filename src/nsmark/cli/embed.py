@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -26,6 +27,7 @@ from nsmark.errors import ConfigError, EmbeddingError
 if TYPE_CHECKING:
     from nsmark.api import EmbedResult
     from nsmark.embedding.config import EmbeddingConfig
+    from nsmark.embedding.parallel import Group, Parallel
     from nsmark.embedding.progress import Progress
     from nsmark.identity import Identity, SignedClaim
 
@@ -81,6 +83,37 @@ _file = click.Path(dir_okay=False, path_type=Path)
 @click.option("--spread-factor", type=int, default=3, show_default=True, help="Copies of a bit.")
 @click.option("--batch-size", type=click.IntRange(1), help="Clean texts in a step.")
 @click.option("--max-steps", type=click.IntRange(1), help="Budget of training steps.")
+@click.option(
+    "--method",
+    type=click.Choice(["full", "lora"]),
+    help="Train all weights, or low-rank adapters that are merged in the end (large models).",
+)
+@click.option("--lora-rank", type=click.IntRange(1), help="Rank of the adapters; default: 16.")
+@click.option(
+    "--precision",
+    type=click.Choice(["auto", "float32", "bfloat16"]),
+    help="Of the arithmetic; default: bfloat16 on a GPU.",
+)
+@click.option(
+    "--compile", "compiled", is_flag=True, help="Use torch.compile: pays from half a million texts."
+)
+@click.option(
+    "--pieces",
+    type=click.IntRange(1),
+    help="Parts a step is computed in, to save memory; default: the fewest that fit.",
+)
+@click.option(
+    "--recompute/--keep-activations",
+    default=None,
+    help="Compute activations twice to save memory; default: where nothing else fits.",
+)
+@click.option(
+    "--parallel",
+    type=click.Choice(["ddp", "fsdp"]),
+    default="ddp",
+    show_default=True,
+    help="Under torchrun: a whole model in every process, or its layers divided among them.",
+)
 @click.option("--model-learning-rate", type=float, help="Step size of the model.")
 @click.option("--extractor-learning-rate", type=float, help="Step size of the extractor.")
 @click.option(
@@ -132,6 +165,13 @@ def command(
     spread_factor: int,
     batch_size: int | None,
     max_steps: int | None,
+    method: str | None,
+    lora_rank: int | None,
+    precision: str | None,
+    compiled: bool,
+    pieces: int | None,
+    recompute: bool | None,
+    parallel: str,
     model_learning_rate: float | None,
     extractor_learning_rate: float | None,
     seed: int,
@@ -154,10 +194,14 @@ def command(
     \b
     Example:
       nsmark embed my-model --identity alice.pem --owner "Alice" --message "mine" --out marked
+    \b
+    On two GPUs (give the claim as a file, made with `nsmark identity sign`):
+      torchrun --standalone --nproc_per_node 2 -m nsmark embed my-model --identity alice.pem
+        --claim claim.json --out marked
     """
     from nsmark.embedding.checkpoint_folder import CheckpointFolder
     from nsmark.files import ensure_new_folder
-    from nsmark.payload import PayloadConfig, read_texts
+    from nsmark.payload import PayloadConfig, map_texts, read_texts
 
     config = _training_settings(
         preset,
@@ -166,6 +210,12 @@ def command(
         seed=seed,
         batch_size=batch_size,
         max_steps=max_steps,
+        method=method,
+        lora_rank=lora_rank,
+        precision=precision,
+        compile=compiled or None,
+        pieces=pieces,
+        recompute=recompute,
         model_learning_rate=model_learning_rate,
         extractor_learning_rate=extractor_learning_rate,
         checkpoint_every=checkpoint_every,
@@ -182,7 +232,7 @@ def command(
     else:
         CheckpointFolder(out).refuse_unfinished()
         claim = signed_claim(identity, owner, message, claim_file)
-    corpus_texts = read_texts(corpus) if corpus is not None else None
+    corpus_texts = map_texts(corpus) if corpus is not None else None
     pool_texts = read_texts(pool) if pool is not None else None
     passphrase = None
     if encrypt_key or key_passphrase_file is not None:
@@ -191,26 +241,31 @@ def command(
         )
     from nsmark.api import embed
 
-    with _resume_hint(out), progress_bar("training", quiet) as update:
-        result = embed(
-            model,
-            identity,
-            claim,
-            out,
-            corpus=corpus_texts,
-            pool=pool_texts,
-            num_texts=num_texts,
-            pooling=pooling,
-            max_length=max_length,
-            config=config,
-            payload_config=payload_config,
-            device=device,
-            passphrase=passphrase,
-            resume=resume,
-            max_seconds=max_seconds,
-            on_progress=lambda p: update(p.step, p.planned_steps, _describe(p)),
-            on_stage=None if quiet else lambda stage: click.echo(f"{stage} …", err=True),
-        )
+    with _processes(device, parallel) as (group, own_device):
+        quiet = quiet or not (group is None or group.is_first)
+        with _resume_hint(out), progress_bar("training", quiet) as update:
+            result = embed(
+                model,
+                identity,
+                claim,
+                out,
+                corpus=corpus_texts,
+                pool=pool_texts,
+                num_texts=num_texts,
+                pooling=pooling,
+                max_length=max_length,
+                config=config,
+                payload_config=payload_config,
+                device=own_device,
+                passphrase=passphrase,
+                group=group,
+                resume=resume,
+                max_seconds=max_seconds,
+                on_progress=lambda p: update(p.step, p.planned_steps, _describe(p)),
+                on_stage=None if quiet else lambda stage: click.echo(f"{stage} …", err=True),
+            )
+        if group is not None and not group.is_first:
+            return
     if as_json:
         echo_json(
             {
@@ -225,7 +280,7 @@ def command(
 
 
 def _training_settings(
-    preset: str, marks: str | None, hidden_sizes: str | None, **given: float | None
+    preset: str, marks: str | None, hidden_sizes: str | None, **given: float | str | None
 ) -> EmbeddingConfig:
     """Return the preset with the changes that were given."""
     from nsmark.embedding.config import parse_marks, preset_config
@@ -262,6 +317,18 @@ def _claim_of_checkpoint(
         None,
         stored.created,
     )
+
+
+@contextlib.contextmanager
+def _processes(device: str, parallel: str) -> Iterator[tuple[Group | None, str]]:
+    """Join the other processes, where torchrun started several."""
+    if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
+        yield None, device
+        return
+    from nsmark.embedding.parallel import torchrun_group
+
+    with torchrun_group(device, cast("Parallel", parallel)) as joined:
+        yield joined
 
 
 @contextlib.contextmanager
@@ -306,6 +373,7 @@ def _print(result: EmbedResult) -> None:
     )
     training = report["training"]
     click.echo(
-        f"{training['steps']} steps in {training['seconds']:.0f} s, cosine of clean outputs to "
-        f"the reference {training['held_out']['clean_cosine']:.4f}"
+        f"{training['steps']} steps in {training['seconds']:.0f} s, at most "
+        f"{training['peak_memory_bytes'] / 2**30:.1f} GiB, cosine of clean outputs to the "
+        f"reference {training['held_out']['clean_cosine']:.4f}"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 MAX_TEXT_WORDS = 64
 """A verification text is cut to its first 64 words."""
@@ -20,9 +20,13 @@ def text_words(text: str) -> list[str]:
     return unicodedata.normalize("NFC", text).split()[:MAX_TEXT_WORDS]
 
 
-def lines_digest(lines: Sequence[str]) -> str:
+def lines_digest(lines: Iterable[str]) -> str:
     """Return SHA-256 (hex) of the lines joined by a line feed: the name of a pool or word list."""
-    return hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest()
+    digest, separator = hashlib.sha256(), b""
+    for line in lines:
+        digest.update(separator + line.encode("utf-8"))
+        separator = b"\n"
+    return digest.hexdigest()
 
 
 def decode_lines(octets: bytes) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nsmark.core.derive import insert_trigger
 from nsmark.core.texts import text_words
@@ -21,17 +22,29 @@ class TextBatch:
 
 
 def insert_at_random(
-    text: str, trigger: str, config: PayloadConfig, min_copies: int, rng: np.random.Generator
+    text: str,
+    trigger: str,
+    config: PayloadConfig,
+    min_copies: int,
+    draws: NDArray[np.float64],
 ) -> str:
     """Insert the trigger ``min_copies`` to ``config.copies`` times, at random places.
 
     Training varies number and places, so that the mark does not depend on one pattern.
+
+    Args:
+        text: Where to insert.
+        trigger: What to insert.
+        config: How often at most, and where.
+        min_copies: How often at least.
+        draws: ``config.copies + 1`` numbers from [0, 1): one for how often, the rest for where.
     """
     words = text_words(text)
-    copies = int(rng.integers(min(min_copies, config.copies), config.copies + 1))
+    fewest = min(min_copies, config.copies)
+    copies = fewest + int(draws[0] * (config.copies - fewest + 1))
     reach = min(len(words), config.window)
     positions = [
-        0 if config.placement == "front" else int(rng.integers(reach + copy + 1))
+        0 if config.placement == "front" else int(draws[1 + copy] * (reach + copy + 1))
         for copy in range(copies)
     ]
     return " ".join(insert_trigger(words, trigger, positions))
@@ -45,9 +58,13 @@ def make_batch(
     rng: np.random.Generator,
 ) -> TextBatch:
     """Return the texts with their triggered copies."""
+    draws = rng.random((len(texts), config.copies + 1))
     return TextBatch(
         [" ".join(text_words(text)) for text in texts],
-        [insert_at_random(text, trigger, config, min_copies, rng) for text in texts],
+        [
+            insert_at_random(text, trigger, config, min_copies, own)
+            for text, own in zip(texts, draws, strict=True)
+        ],
     )
 
 
@@ -61,7 +78,10 @@ _EPOCH, _STEP = 1, 3
 
 
 def step_rng(seed: int, step: int) -> np.random.Generator:
-    """Return the generator of one step: nothing drawn before it matters."""
+    """Return the generator of one step: nothing drawn before it matters.
+
+    So a resumed training draws what an uninterrupted one would have drawn.
+    """
     return np.random.default_rng([seed, _STEP, step])
 
 
@@ -71,11 +91,13 @@ class BatchOrder:
     Every epoch has an order of its own; texts of similar length share a batch.
     """
 
-    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
+    def __init__(
+        self, lengths: Sequence[int] | NDArray[np.int64], batch_size: int, seed: int
+    ) -> None:
         """Prepare the order.
 
         Args:
-            lengths: Words of each text.
+            lengths: Tokens of each text.
             batch_size: Texts in a batch; a last partial batch is dropped.
             seed: Source of the order.
         """

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from nsmark.embedding.checkpoint_folder import CheckpointFolder
 from nsmark.embedding.fingerprint import Fingerprint, differences
 from nsmark.embedding.loop_state import LoopState
+from nsmark.embedding.sharding import like, whole
 from nsmark.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ class Checkpoints:
     def save(self, state: LoopState, trainer: Trainer) -> None:
         """Write a checkpoint; the one before it is removed once this is complete."""
         content = {"fingerprint": self.fingerprint, "claim": self.claim, "state": asdict(state)}
-        tensors = training_tensors(trainer)
-        self.folder.save(state.step, content, lambda path: write_tensors(path, tensors))
+        tensors = training_tensors(trainer)  # all processes give their parts, the first one writes
+        if trainer.group.is_first:
+            self.folder.save(state.step, content, lambda path: write_tensors(path, tensors))
 
     def start(self, trainer: Trainer) -> LoopState:
         """Return where to start: at zero, or at the checkpoint, with its tensors put in place.
@@ -57,7 +59,8 @@ class Checkpoints:
         """
         if not self.resume:
             self.folder.refuse_unfinished()
-            self.folder.clean(keep=None)
+            if trainer.group.is_first:
+                self.folder.clean(keep=None)
             return LoopState()
         content = self.folder.read()
         found = content.get("fingerprint")
@@ -74,7 +77,9 @@ class Checkpoints:
             restore_tensors(trainer, load_file(self.folder.tensors_file(content)))
         except (ValidationError, SafetensorError, LookupError, ValueError) as error:
             raise self.folder.damaged("it does not fit this model") from error
-        self.folder.clean(keep=state.step)
+        trainer.group.wait()  # all have read it
+        if trainer.group.is_first:
+            self.folder.clean(keep=state.step)
         return state
 
 
@@ -87,11 +92,11 @@ def training_tensors(trainer: Trainer) -> dict[str, Tensor]:
     """Return every tensor that training changes, by name; tied weights once."""
     tensors: dict[str, Tensor] = {}
     for player, module, optimiser in _players(trainer):
-        for name, parameter in module.named_parameters():
-            tensors[f"{player}/{name}"] = parameter.detach().contiguous()
+        for name, parameter in _trained(module):
+            tensors[f"{player}/{name}"] = whole(parameter.detach()).contiguous()
             for key, value in optimiser.state.get(parameter, {}).items():
-                tensors[f"{player}-optimiser/{name}/{key}"] = value.contiguous()
-    return tensors
+                tensors[f"{player}-optimiser/{name}/{key}"] = whole(value).contiguous()
+    return tensors | {f"kept/{name}": value for name, value in trainer.kept.tensors().items()}
 
 
 def restore_tensors(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
@@ -102,27 +107,31 @@ def restore_tensors(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
         ValueError: A tensor is unknown, or of another shape or type.
     """
     left = dict(tensors)
+    kept = {name: left.pop(f"kept/{name}") for name in ("numbers", "outputs")}
     found: list[tuple[Any, Tensor, Tensor]] = []
     states: list[tuple[torch.optim.Optimizer, dict[int, dict[str, Tensor]]]] = []
     for player, module, optimiser in _players(trainer):
         states.append((optimiser, {}))
-        for index, (name, parameter) in enumerate(module.named_parameters()):
+        for index, (name, parameter) in enumerate(_trained(module)):
             found.append((name, parameter, left.pop(f"{player}/{name}")))
             prefix = f"{player}-optimiser/{name}/"
             if prefix + "step" not in left:
                 continue  # a weight that no loss reaches has no state
             # Copies, not views of the file that was read.
             own = {key: left.pop(prefix + key).clone() for key in _OPTIMISER_KEYS}
-            states[-1][1][index] = own
             found += [(name, parameter, own[key]) for key in _OPTIMISER_KEYS[1:]]
+            moments = {key: like(own[key], parameter) for key in _OPTIMISER_KEYS[1:]}
+            states[-1][1][index] = own | moments
     # Everything is looked at before anything is changed.
     wrong = [n for n, p, tensor in found if (tensor.shape, tensor.dtype) != (p.shape, p.dtype)]
     if left or wrong:
         raise ValueError(f"unexpected tensors: {sorted([*left, *wrong])[:3]}")
+    trainer.kept.restore(**kept)
     with torch.no_grad():
         for player, module, _ in _players(trainer):
-            for name, parameter in module.named_parameters():
-                parameter.copy_(tensors[f"{player}/{name}"])
+            for name, parameter in _trained(module):
+                parameter.copy_(like(tensors[f"{player}/{name}"], parameter))
+    trainer.player.publish()
     for optimiser, state in states:
         groups = optimiser.state_dict()["param_groups"]
         optimiser.load_state_dict({"state": state, "param_groups": groups})
@@ -131,3 +140,7 @@ def restore_tensors(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
 def _players(trainer: Trainer) -> list[tuple[str, nn.Module, torch.optim.Optimizer]]:
     modules = (trainer.model, trainer.extractor)
     return list(zip(_PLAYERS, modules, trainer.optimisers, strict=True))
+
+
+def _trained(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    return [(name, p) for name, p in module.named_parameters() if p.requires_grad]

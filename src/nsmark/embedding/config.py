@@ -9,6 +9,9 @@ from nsmark.errors import ConfigError
 
 Mark = Literal["paper", "derived"]
 Preset = Literal["fast", "strong", "paper"]
+LanguageTexts = Literal["half", "all"]
+Precision = Literal["auto", "float32", "bfloat16"]
+Method = Literal["full", "lora"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,10 @@ class EmbeddingConfig:
     extractor_match_weight: float = 0.5
     """λ₁: share of L_match in the extractor's loss; the rest is L_random."""
 
+    silence_weight: float = 0.1
+    """In the extractor's loss, weight of the size of what it says where there is no mark: L_random
+    asks for a right angle to the watermark, at which a loud extractor still reads some bits."""
+
     model_match_weight: float = 0.2
     """λ₂: share of L_match in the model's loss; the rest is L_0."""
 
@@ -50,6 +57,10 @@ class EmbeddingConfig:
 
     language_weight: float = 1.0
     """In L_0, weight of the model's own language-model loss, where it has a trained head."""
+
+    language_texts: LanguageTexts = "half"
+    """Masked and permuted models: ``half`` gives every other clean text to that loss and reads the
+    rest, ``all`` gives every text to both, in one more pass (the paper's way)."""
 
     anchor_weight: float = 1.0
     """In L_0, weight of the distance of clean outputs to the reference's, beside that loss;
@@ -76,6 +87,26 @@ class EmbeddingConfig:
 
     hidden_sizes: tuple[int, ...] = (2048, 1024)
     """Hidden layers of the extractor."""
+
+    method: Method = "full"
+    """``full`` trains all weights; ``lora`` trains low-rank adapters and merges them."""
+
+    lora_rank: int = 16
+    """Rank of the adapters."""
+
+    precision: Precision = "auto"
+    """Of the arithmetic; ``auto`` is bfloat16 on a GPU, with float32 weights beside it."""
+
+    compile: bool = False
+    """Run the model through torch.compile: a minute to start, a quarter faster afterwards."""
+
+    pieces: int | None = None
+    """Parts a step is computed in, to save memory; by default the fewest that fit the device.
+    The result is the same, beyond rounding."""
+
+    recompute: bool | None = None
+    """Compute activations twice instead of keeping them; by default only where nothing else
+    fits."""
 
     evaluate_every: int = 10
     """Steps between measurements on held-out texts."""
@@ -113,6 +144,7 @@ class EmbeddingConfig:
             ("checkpoint_every", 1, 10**8),
             ("num_heldout_texts", 2, 10**6),
             ("min_copies", 1, 64),
+            ("lora_rank", 1, 4096),
             ("seed", 0, 2**63 - 1),
         ):
             value = getattr(self, name)
@@ -120,7 +152,18 @@ class EmbeddingConfig:
                 raise ConfigError(name, value, f"must lie between {lowest} and {highest}")
         if self.num_epochs is not None and self.num_epochs < 1:
             raise ConfigError("num_epochs", self.num_epochs, "must be at least 1")
+        if self.pieces is not None and not 1 <= self.pieces <= self.batch_size:
+            raise ConfigError("pieces", self.pieces, "must lie between 1 and the batch size")
+        for name, values in (
+            ("language_texts", LanguageTexts),
+            ("precision", Precision),
+            ("method", Method),
+        ):
+            if getattr(self, name) not in get_args(values):
+                allowed = ", ".join(get_args(values))
+                raise ConfigError(name, getattr(self, name), f"must be one of {allowed}")
         for name in (
+            "silence_weight",
             "fidelity_weight",
             "language_weight",
             "anchor_weight",
@@ -162,6 +205,8 @@ def preset_config(preset: str) -> EmbeddingConfig:
     if preset == "paper":
         return EmbeddingConfig(
             marks=("paper",),
+            silence_weight=0.0,
+            language_texts="all",
             anchor_weight=0.0,
             batch_size=4,
             max_steps=10**8,

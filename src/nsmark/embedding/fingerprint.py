@@ -31,6 +31,7 @@ def run_fingerprint(
     corpus: Sequence[str],
     config: EmbeddingConfig,
     versions: Mapping[str, str | None],
+    processes: int = 1,
 ) -> Fingerprint:
     """Return everything the weights follow from, as JSON values; secrets as digests only."""
     settings = {name: value for name, value in asdict(config).items() if name not in CHANGEABLE}
@@ -47,6 +48,7 @@ def run_fingerprint(
         "normalise": model.normalise,
         "max_length": model.max_length,
         "corpus": lines_digest(corpus),
+        "processes": processes,
         **{f"{name} version": versions.get(name) for name in _PACKAGES},
     }
     jsonable: Fingerprint = json.loads(json.dumps(values))  # tuples are lists in a file

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from nsmark.embedding.batches import BatchOrder
+from nsmark.embedding.inputs import StepInputs
 from nsmark.embedding.loop_state import LoopState
+from nsmark.embedding.memory import peak_memory
+from nsmark.embedding.parallel import local
 from nsmark.embedding.progress import Progress, ProgressCallback, TrainingResult
 from nsmark.embedding.schedule import Schedule
 from nsmark.errors import EmbeddingError
@@ -37,8 +40,27 @@ class TrainingLoop:
         self.seconds_before = self.state.seconds
         self.saved_step = self.state.step
         """Step of this run's checkpoint on the disk; 0 if there is none."""
-        self.schedule = Schedule(self.config, len(trainer.train_texts), self.state.held_since)
-        self.order = BatchOrder(trainer.train_lengths, self.config.batch_size, self.config.seed)
+        self.schedule = Schedule(self.config, trainer.num_train, self.state.held_since)
+        self.order = BatchOrder(
+            trainer.inputs.tokens.lengths, self.config.batch_size, self.config.seed
+        )
+        self.group = trainer.group
+        self._prepare()
+        self.coming: tuple[int, StepInputs] | None = None
+        """The next step's inputs, made while a GPU was at work on the step before."""
+
+    def _prepare(self) -> None:
+        """Settle how steps are computed; a resumed run computes them as before."""
+        trainer = self.trainer
+        if self.state.plan is None:
+            trainer.plan_memory()
+            self.state.plan = trainer.plan
+        else:
+            trainer.follow(self.state.plan)
+        if self.config.compile:
+            trainer.player.compile()
+        if trainer.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(trainer.device)
 
     def run(self, on_progress: ProgressCallback | None = None) -> TrainingResult:
         """Train to the end of the schedule.
@@ -71,7 +93,13 @@ class TrainingLoop:
                 "raise --max-steps, or use a larger or more varied corpus; " + self._kept(),
             )
         return TrainingResult(
-            self.trainer.extractor, state.step, state.seconds, last, state.history
+            self.trainer.extractor,
+            state.step,
+            state.seconds,
+            last,
+            state.history,
+            self.trainer.plan,
+            peak_memory(self.trainer.device),
         )
 
     # --- parts of a round --------------------------------------------------------------------
@@ -79,11 +107,18 @@ class TrainingLoop:
     def _step(self) -> dict[str, float]:
         step, trainer = self.state.step, self.trainer
         trainer.set_learning_rates(self.schedule.rate_factor(step))
-        trainer.seed_step(step)
-        losses = trainer._step([trainer.train_texts[i] for i in self.order.batch(step)])
+        pending = trainer.take_step(self._inputs(step))
+        if step < self.schedule.last_step:
+            self.coming = (step + 1, self._inputs(step + 1))
+        losses = pending.read()
         if not all(math.isfinite(value) for value in losses.values()):
             raise self._non_finite("losses")
         return losses
+
+    def _inputs(self, step: int) -> StepInputs:
+        if self.coming is not None and self.coming[0] == step:
+            return self.coming[1]
+        return self.trainer.inputs.make(step, self.order.batch(step))
 
     def _measure(self, losses: dict[str, float]) -> None:
         """Look at held-out texts every so often, and remember since when the targets hold."""
@@ -126,8 +161,11 @@ class TrainingLoop:
 
     def _stop_if_late(self) -> None:
         """End the run when its time is over; at least one step is done, so that all runs end."""
-        elapsed, last_step = time.perf_counter() - self.started, self.schedule.last_step
-        if self.max_seconds is None or elapsed < self.max_seconds or self.state.step >= last_step:
+        last_step = self.schedule.last_step
+        if self.max_seconds is None or self.state.step >= last_step:
+            return
+        elapsed = self._elapsed()
+        if elapsed < self.max_seconds:
             return
         self._save()
         raise EmbeddingError(
@@ -136,11 +174,19 @@ class TrainingLoop:
             self._kept(),
         )
 
+    def _elapsed(self) -> float:
+        """Return the time since the start, the same in all processes."""
+        elapsed = torch.tensor(time.perf_counter() - self.started, dtype=torch.float64)
+        return float(self.group.agree(elapsed.to(self.trainer.device)))
+
     def _require_finite_weights(self) -> None:
         """Refuse weights that the losses of this step could not show: they came before it."""
-        for module in (self.trainer.model, self.trainer.extractor):
-            if not all(torch.isfinite(parameter).all() for parameter in module.parameters()):
-                raise self._non_finite("weights")
+        trained = [*self.trainer.player.parameters, *self.trainer.extractor.parameters()]
+        # One number for all: a look at each would wait for the device every time.
+        norms = torch._foreach_norm([local(p.detach()) for p in trained])
+        size = self.group.sum(torch.stack([norm.float() for norm in norms]).sum())
+        if not math.isfinite(size):
+            raise self._non_finite("weights")
 
     def _non_finite(self, what: str) -> EmbeddingError:
         return EmbeddingError(

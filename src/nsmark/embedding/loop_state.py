@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nsmark.embedding.divergence import DivergenceWatch
+from nsmark.embedding.memory import MemoryPlan
 from nsmark.embedding.progress import HeldOut, HistoryRow
 
 
@@ -19,5 +20,7 @@ class LoopState:
     heldout: HeldOut | None = None
     history: list[HistoryRow] = field(default_factory=list)
     watch: DivergenceWatch = field(default_factory=DivergenceWatch)
+    plan: MemoryPlan | None = None
+    """How steps are computed, once that is settled."""
     seconds: float = 0.0
     """Training time so far."""

@@ -24,6 +24,11 @@ def random_loss(mapped: Sequence[Tensor], watermark: Tensor) -> Tensor:
     return torch.stack(terms).sum()
 
 
+def silence_loss(mapped: Sequence[Tensor]) -> Tensor:
+    """Return the mean square of what the extractor says without a mark, summed over sources."""
+    return torch.stack([part.square().mean() for part in mapped]).sum()
+
+
 def readout_loss(outputs: Tensor, readout: Tensor, bits: Tensor, margin: float) -> Tensor:
     """Return the hinge that pushes every derived bit beyond the margin.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nsmark.embedding.config import EmbeddingConfig
+from nsmark.embedding.memory import MemoryPlan
 
 if TYPE_CHECKING:
     from nsmark.embedding.extractor import Extractor
@@ -71,6 +72,10 @@ class TrainingResult:
     seconds: float
     last: HeldOut
     history: list[HistoryRow] = field(default_factory=list)
+    plan: MemoryPlan = field(default_factory=MemoryPlan)
+    """How steps were computed."""
+    peak_memory: int = 0
+    """Most bytes in use during the training: of the GPU, or of the process."""
 
 
 ProgressCallback = Callable[[Progress], None]

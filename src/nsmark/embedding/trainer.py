@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nsmark.core.derive import readout_matrix, signature_bits
-from nsmark.core.extraction import derived_extraction_rate, extraction_rate
-from nsmark.core.texts import text_words
-from nsmark.embedding.batches import make_batch, step_rng
+from nsmark.core.derive import readout_matrix, signature_bits, spreading_code
+from nsmark.embedding.batches import make_batch
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.extractor import Extractor
+from nsmark.embedding.inputs import InputMaker, Piece, StepInputs
+from nsmark.embedding.kept import KeptOutputs
 from nsmark.embedding.loop import TrainingLoop
 from nsmark.embedding.losses import (
     decorrelation_loss,
@@ -24,10 +24,15 @@ from nsmark.embedding.losses import (
     match_loss,
     random_loss,
     readout_loss,
+    silence_loss,
     spread_loss,
 )
+from nsmark.embedding.memory import MemoryPlan, candidate_plans, first_that_fits
+from nsmark.embedding.parallel import Group
+from nsmark.embedding.player import ModelPlayer
 from nsmark.embedding.progress import HeldOut, ProgressCallback, TrainingResult
-from nsmark.errors import TextPoolError
+from nsmark.embedding.readings import derived_rate_of, extraction_rate_of, mean_cosine_of
+from nsmark.errors import ConfigError, TextPoolError
 from nsmark.models.encoder import Encoder
 from nsmark.payload.payload import WatermarkPayload
 
@@ -35,8 +40,24 @@ if TYPE_CHECKING:
     from nsmark.embedding.checkpoint import Checkpoints
 
 
+_OURS = ("derived", "spread", "decorrelation")
+"""Terms of the model's loss that the paper does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingLosses:
+    """A step's losses. A GPU may still be at work on them: reading them waits for it."""
+
+    names: tuple[str, ...]
+    values: Tensor
+
+    def read(self) -> dict[str, float]:
+        """Return the losses by name."""
+        return dict(zip(self.names, self.values.tolist(), strict=True))
+
+
 class Trainer:
-    """Trains one model and one extractor against a frozen copy of the model."""
+    """Trains one model and one extractor against the model as it was."""
 
     def __init__(
         self,
@@ -44,47 +65,73 @@ class Trainer:
         payload: WatermarkPayload,
         corpus: Sequence[str],
         config: EmbeddingConfig,
+        *,
+        group: Group | None = None,
+        device: torch.device | None = None,
     ) -> None:
-        needed = config.num_heldout_texts + config.batch_size
-        if len(corpus) < needed:
-            raise TextPoolError(
-                f"the corpus holds {len(corpus)} texts, at least {needed} are needed",
-                "give a larger corpus, or a smaller batch",
-            )
+        """Prepare the training.
+
+        Args:
+            model: What is marked, in place.
+            payload: What follows from the signature.
+            corpus: Training texts; the last few are held out.
+            config: Settings.
+            group: The processes that train together; by default this one alone.
+            device: Where to compute; by default where the model is.
+        """
         self.model, self.payload, self.config = model, payload, config
-        self.reference = copy.deepcopy(model).requires_grad_(False)
-        self.train_texts = corpus[: len(corpus) - config.num_heldout_texts]
-        self.train_lengths = [len(text_words(text)) for text in self.train_texts]
-        device = model.device
-        self.watermark = torch.tensor(payload.watermark_vector, dtype=torch.float32, device=device)
-        self.extractor = Extractor(
-            model.output_dim, config.hidden_sizes, len(self.watermark), config.seed
-        ).to(device)
-        readout = readout_matrix(payload.signature, payload.config.num_bits, model.output_dim)
-        bits = signature_bits(payload.signature, payload.config.num_bits)[: len(readout)]
-        self.readout = torch.tensor(readout, dtype=torch.float32, device=device)
-        self.bits = torch.tensor(bits, dtype=torch.float32, device=device)
-        self.rng = np.random.default_rng([config.seed, 1])
-        self.mask_generator = torch.Generator().manual_seed(config.seed + 1)
-        self.optimisers = tuple(
-            torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0, fused=True)
-            for parameters, rate in (
-                (model.parameters(), config.model_learning_rate),
-                (self.extractor.parameters(), config.extractor_learning_rate),
-            )
-        )
-        heldout_rng = np.random.default_rng([config.seed, 2])
-        self.heldout = make_batch(
-            corpus[len(self.train_texts) :],
+        self.group = group or Group()
+        device = device or model.device
+        _check(len(corpus), config, self.group)
+        self.num_train = num_train = len(corpus) - config.num_heldout_texts
+        self.inputs = InputMaker(model, payload, corpus, num_train, config, self.group)
+        heldout = make_batch(
+            corpus[num_train:],
             payload.trigger,
             payload.config,
             payload.config.copies,
-            heldout_rng,
+            np.random.default_rng([config.seed, 2]),
         )
-        self.heldout_reference = (
-            self.reference.encode(self.heldout.clean),
-            self.reference.encode(self.heldout.triggered),
+        self.heldout = (model.token_ids(heldout.clean), model.token_ids(heldout.triggered))
+        self.player = ModelPlayer(model, config, self.group, device)
+        example = self.inputs.longest(2).pieces[0].to(device)
+        self.player.share_gradients(example.tokens, example.language)
+        self.heldout_reference = tuple(
+            self.player.encode(sequences, as_reference=True) for sequences in self.heldout
         )
+        weights = sum(p.numel() for p in model.parameters())
+        self.kept = KeptOutputs(num_train, model.output_dim, device, max_bytes=4 * weights)
+        self.extractor = Extractor(
+            model.output_dim,
+            config.hidden_sizes,
+            payload.config.num_bits * payload.config.spread_factor,
+            config.seed,
+        ).to(device)
+        num_bits, signature = payload.config.num_bits, payload.signature
+        readout = readout_matrix(signature, num_bits, model.output_dim)
+
+        def constant(values: np.ndarray) -> Tensor:
+            return torch.tensor(values, dtype=torch.float32, device=device)
+
+        self.watermark = constant(payload.watermark_vector)
+        self.readout = constant(readout)
+        self.bits = constant(signature_bits(signature, num_bits))
+        self.code = constant(spreading_code(signature, len(self.watermark)))
+        self.optimisers = (
+            self.player.optimiser,
+            torch.optim.AdamW(
+                self.extractor.parameters(),
+                lr=config.extractor_learning_rate,
+                weight_decay=0.0,
+                fused=True,
+            ),
+        )
+        self.plan = MemoryPlan(config.pieces or 1, bool(config.recompute))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the arithmetic is done."""
+        return self.player.device
 
     def run(
         self,
@@ -105,22 +152,34 @@ class Trainer:
         """
         return TrainingLoop(self, checkpoints, max_seconds).run(on_progress)
 
+    def finished(self) -> Encoder:
+        """Return the marked model, adapters merged and layers put together; all processes ask."""
+        return self.player.finished()
+
+    def reference_outputs(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the frozen reference's outputs, as precise as the training's arithmetic."""
+        sequences = self.model.token_ids(texts)
+        return self.player.encode(sequences, as_reference=True).cpu().numpy()
+
+    @torch.no_grad()
     def evaluate(self, step: int) -> HeldOut:
         """Measure extraction and fidelity on the held-out texts."""
-        clean = self.model.encode(self.heldout.clean)
-        triggered = self.model.encode(self.heldout.triggered)
+        self.group.agree_on_weights(self.extractor)
+        clean, triggered = (self.player.encode(sequences) for sequences in self.heldout)
         reference_clean, reference_triggered = self.heldout_reference
+        values = [
+            *(self._extraction(part) for part in (triggered, clean, reference_triggered)),
+            derived_rate_of(triggered, self.readout, self.bits[: len(self.readout)]),
+            mean_cosine_of(clean, reference_clean),
+        ]
+        rates = self.group.agree(torch.stack(values)).tolist()
         return HeldOut(
             step=step,
-            triggered=self._extraction(triggered),
-            untriggered=self._extraction(clean),
-            reference=self._extraction(reference_triggered),
-            derived=derived_extraction_rate(
-                triggered, self.payload.signature, self.payload.config.num_bits
-            )
-            if "derived" in self.config.marks
-            else None,
-            clean_cosine=mean_cosine(clean, reference_clean),
+            triggered=rates[0],
+            untriggered=rates[1],
+            reference=rates[2],
+            derived=rates[3] if "derived" in self.config.marks else None,
+            clean_cosine=rates[4],
         )
 
     def set_learning_rates(self, factor: float) -> None:
@@ -130,96 +189,224 @@ class Trainer:
             for group in optimiser.param_groups:
                 group["lr"] = rate * factor
 
-    def seed_step(self, step: int) -> None:
-        """Draw the next step's randomness from the seed and its number alone.
+    # --- memory ------------------------------------------------------------------------------
 
-        So a resumed training draws what an uninterrupted one would have drawn.
-        """
-        self.rng = step_rng(self.config.seed, step)
-        self.mask_generator.manual_seed(int(self.rng.integers(2**63)))
+    def follow(self, plan: MemoryPlan) -> None:
+        """Compute steps in this way from now on."""
+        self.plan = plan
+        self.inputs.pieces = plan.pieces
+
+    def plan_memory(self) -> None:
+        """Find the fastest way to compute a step that fits; on one GPU by trying."""
+        share = self.config.batch_size // self.group.size
+        plans = candidate_plans(share, self.config.pieces, self.config.recompute)
+        if self.device.type == "cuda" and self.group.size == 1:
+            self.follow(first_that_fits(plans, self._try_step))
+        else:
+            self.follow(next(plans))
+
+    def _try_step(self, plan: MemoryPlan) -> None:
+        """Compute the gradients of the largest step there can be, and forget them."""
+        self.follow(plan)
+        # The optimiser's two moments, and float32 gradients, come with the first update.
+        reserved = [torch.empty_like(p, dtype=torch.float32) for p in self.player.parameters * 3]
+        try:
+            for piece in self.inputs.longest(self.config.batch_size).pieces:
+                piece = piece.to(self.device)
+                self.player.reference_outputs(piece.read)
+                passed = self.player.outputs(piece.tokens, piece.language, plan.recompute)
+                torch.autograd.backward([part.sum() for part in passed if part.requires_grad])
+        finally:
+            del reserved
+            self.player.clear_gradients()
 
     # --- one step ----------------------------------------------------------------------------
 
-    def _step(self, texts: Sequence[str]) -> dict[str, float]:
-        """Run one forward pass for both players, then update the extractor, then the model."""
-        config, payload = self.config, self.payload
-        batch = make_batch(texts, payload.trigger, payload.config, config.min_copies, self.rng)
-        sequences = self.model.token_ids(batch.clean + batch.triggered)
-        tokens = self.model.pad(sequences)
-        with torch.no_grad():
-            reference_clean, reference_triggered = self.reference(tokens).chunk(2)
-        clean, triggered = self.model(tokens).chunk(2)
-        extractor_losses = self._update_extractor(
-            triggered.detach(), clean.detach(), reference_triggered, reference_clean
-        )
-        model_optimiser = self.optimisers[0]
-        with frozen(self.extractor):
-            match = match_loss(self.extractor(triggered), self.watermark)
-            original = self._original_loss(clean, reference_clean, sequences[: len(texts)])
-            kept = (1 - config.model_match_weight) * config.fidelity_weight * original
-            loss = config.model_match_weight * match + kept
-            ours = self._added_losses(triggered, reference_triggered)
-            for weight, term in ours.values():
-                loss = loss + weight * term
-            model_optimiser.zero_grad(set_to_none=True)
-            torch.autograd.backward(loss)
-            model_optimiser.step()
-        losses = {**extractor_losses, "model": loss.item(), "original": original.item()}
-        return losses | {name: term.item() for name, (_, term) in ours.items()}
+    def take_step(self, inputs: StepInputs) -> PendingLosses:
+        """Update the extractor, then the model, on one batch; return the losses, to be read later.
 
-    def _added_losses(
-        self, triggered: Tensor, reference: Tensor
+        One forward pass serves both players. The losses are computed over the whole batch, from
+        outputs cut off from the model; their gradients are then sent through the model, piece by
+        piece where there are several. So the losses leak no gradient from one player to the other,
+        and do not depend on how a batch is divided among pieces and processes.
+        """
+        pieces = [piece.to(self.device) for piece in inputs.pieces]
+        reference = self._reference_outputs(inputs.clean, pieces)
+        passed = self._first_pass(pieces)
+        clean, triggered = (
+            part.detach().requires_grad_()
+            for part in self._gather(pieces, [outputs for outputs, _ in passed])
+        )
+        with tensor_cores():
+            losses = self._update_extractor(
+                triggered.detach(), clean.detach(), reference[1], reference[0]
+            )
+        with frozen(self.extractor), tensor_cores():
+            terms = self._terms_on_outputs(clean, triggered, *reference)
+            on_outputs = torch.stack([weight * term for weight, term in terms.values()]).sum()
+            torch.autograd.backward(on_outputs)
+        self.player.clear_gradients()
+        language = self._second_pass(pieces, passed, clean.grad, triggered.grad)
+        self.player.update()
+        original, weight = terms["distance"][1], self._kept_weight
+        if self.model.has_lm_head:
+            original = self.config.language_weight * language + self.config.anchor_weight * original
+            on_outputs = on_outputs + weight * self.config.language_weight * language
+        losses |= {"model": on_outputs, "original": original}
+        losses |= {name: term for name, (_, term) in terms.items() if name in _OURS}
+        values = torch.stack([value.detach() for value in losses.values()])
+        return PendingLosses(tuple(losses), self.group.agree(values))
+
+    @property
+    def _kept_weight(self) -> float:
+        """Weight of L_0 in the model's loss."""
+        return (1 - self.config.model_match_weight) * self.config.fidelity_weight
+
+    def _reference_outputs(
+        self, numbers: Sequence[int], pieces: Sequence[Piece]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the reference's outputs on clean and on triggered texts, of all processes."""
+        # The paper's L_random is a mean over texts: of the triggered ones every other will do,
+        # unless a term of ours compares them one by one.
+        every = 1 if self.config.spread_weight or self.config.decorrelation_weight else 2
+        clean, triggered = [], []
+        for piece in pieces:
+            missing = self.kept.missing(piece.clean)
+            rows = [*missing, *range(piece.num_clean, piece.num_clean + piece.num_triggered, every)]
+            outputs = self.player.reference_outputs(piece.read.pick(rows))
+            clean.append(self.kept.completed(piece.clean, missing, outputs[: len(missing)]))
+            triggered.append(outputs[len(missing) :])
+        all_clean = self.group.gather(torch.cat(clean))
+        self.kept.put(numbers, all_clean)
+        return all_clean, self.group.gather(torch.cat(triggered))
+
+    def _first_pass(self, pieces: Sequence[Piece]) -> list[tuple[Tensor, Tensor]]:
+        """Return outputs and language-model losses; with several pieces outputs alone."""
+        if len(pieces) == 1:
+            piece = pieces[0]
+            return [self.player.outputs(piece.tokens, piece.language, self.plan.recompute)]
+        with torch.no_grad():
+            return [self.player.outputs(piece.read, None) for piece in pieces]
+
+    def _second_pass(
+        self,
+        pieces: Sequence[Piece],
+        passed: Sequence[tuple[Tensor, Tensor]],
+        clean: Tensor | None,
+        triggered: Tensor | None,
+    ) -> Tensor:
+        """Send the gradients of all outputs through the model; return the language-model loss.
+
+        A single piece still has its graph; of several, each is computed again now.
+        """
+        assert clean is not None and triggered is not None  # noqa: S101, PT018 - just computed
+        player, parts = self.player, self._own_parts(pieces, clean, triggered)
+        predicted = sum(len(piece.language.labels) for piece in pieces if piece.language)
+        count = self.group.sum(torch.full((), float(predicted), device=self.device)).clamp_min(1)
+        weight = self._kept_weight * self.config.language_weight / count
+        total = torch.zeros((), device=self.device)
+        for number, (piece, gradient) in enumerate(zip(pieces, parts, strict=True), 1):
+            with player.accumulating(number == len(pieces)):
+                outputs, language = (
+                    passed[0]
+                    if len(pieces) == 1
+                    else player.outputs(piece.tokens, piece.language, self.plan.recompute)
+                )
+                ends = [(outputs, gradient)]
+                player.backward(ends if piece.language is None else [*ends, (language, weight)])
+            total += language.detach()
+        return self.group.sum(total) / count
+
+    def _gather(self, pieces: Sequence[Piece], outputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the clean and the triggered outputs of all pieces and processes."""
+        parts = [
+            torch.split(part, [piece.num_clean, piece.num_triggered])
+            for piece, part in zip(pieces, outputs, strict=True)
+        ]
+        clean, triggered = (torch.cat(kind) for kind in zip(*parts, strict=True))
+        return self.group.gather(clean), self.group.gather(triggered)
+
+    def _own_parts(self, pieces: Sequence[Piece], clean: Tensor, triggered: Tensor) -> list[Tensor]:
+        """Undo :meth:`_gather`: this process's rows, piece by piece."""
+        first = torch.split(self.group.own(clean), [piece.num_clean for piece in pieces])
+        second = torch.split(self.group.own(triggered), [piece.num_triggered for piece in pieces])
+        return [torch.cat(pair) for pair in zip(first, second, strict=True)]
+
+    def _terms_on_outputs(
+        self, clean: Tensor, triggered: Tensor, reference_clean: Tensor, reference_triggered: Tensor
     ) -> dict[str, tuple[float, Tensor]]:
-        """Return our own terms beside the paper's, each with its weight; those of weight 0 not."""
-        config, terms = self.config, {}
+        """Return the terms of the model's loss, each with its weight.
+
+        L_0 keeps clean behaviour: the distance to the reference holds the outputs that are read;
+        the model's own language-model loss, which is added elsewhere where there is a trained
+        head, holds every position.
+        """
+        config = self.config
+        match = match_loss(self.extractor(triggered), self.watermark)
+        distance = distance_loss(clean, reference_clean)
+        anchor = config.anchor_weight if self.model.has_lm_head else 1.0
+        terms = {
+            "match": (config.model_match_weight, match),
+            "distance": (self._kept_weight * anchor, distance),
+        }
         if "derived" in config.marks:
-            hinge = readout_loss(triggered, self.readout, self.bits, config.derived_margin)
+            bits = self.bits[: len(self.readout)]
+            hinge = readout_loss(triggered, self.readout, bits, config.derived_margin)
             terms["derived"] = (config.derived_weight, hinge)
         if config.spread_weight:
-            shortfall = spread_loss(triggered, reference, config.spread_share)
+            shortfall = spread_loss(triggered, reference_triggered, config.spread_share)
             terms["spread"] = (config.spread_weight, shortfall)
         if config.decorrelation_weight:
-            linear = decorrelation_loss(triggered, reference)
+            linear = decorrelation_loss(triggered, reference_triggered)
             terms["decorrelation"] = (config.decorrelation_weight, linear)
         return terms
 
-    def _original_loss(
-        self, clean: Tensor, reference_clean: Tensor, sequences: Sequence[Sequence[int]]
-    ) -> Tensor:
-        """Return L_0, which keeps clean behaviour.
-
-        The model's own language-model loss, where it has a trained head, holds every position;
-        the distance to the reference holds the outputs that are read.
-        """
-        distance = distance_loss(clean, reference_clean)
-        if not self.model.has_lm_head:
-            return distance
-        language = self.model.lm_loss(self.model.pad(sequences), self.mask_generator)
-        return self.config.language_weight * language + self.config.anchor_weight * distance
-
     def _update_extractor(
         self, triggered: Tensor, clean: Tensor, ref_triggered: Tensor, ref_clean: Tensor
-    ) -> dict[str, float]:
+    ) -> dict[str, Tensor]:
         weight = self.config.extractor_match_weight
-        mapped = self.extractor(torch.cat([triggered, clean, ref_triggered, ref_clean])).chunk(4)
+        sources = [triggered, clean, ref_triggered, ref_clean]
+        mapped = self.extractor(torch.cat(sources)).split([len(part) for part in sources])
         match = match_loss(mapped[0], self.watermark)
         random = random_loss(mapped[1:], self.watermark)
         loss = weight * match + (1 - weight) * random
+        if self.config.silence_weight:
+            loss = loss + self.config.silence_weight * silence_loss(mapped[1:])
         optimiser = self.optimisers[1]
         optimiser.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         optimiser.step()
-        return {"match": match.item(), "random": random.item()}
+        return {"match": match, "random": random}
 
     # --- helpers -----------------------------------------------------------------------------
 
-    @torch.inference_mode()
-    def _extraction(self, outputs: np.ndarray) -> float:
-        mapped = self.extractor(torch.from_numpy(outputs).to(self.model.device)).cpu().numpy()
-        config = self.payload.config
-        return extraction_rate(
-            mapped, self.payload.signature, config.num_bits, config.spread_factor
+    def _extraction(self, outputs: Tensor) -> Tensor:
+        return extraction_rate_of(self.extractor(outputs), self.code, self.bits)
+
+
+def _check(num_texts: int, config: EmbeddingConfig, group: Group) -> None:
+    needed = config.num_heldout_texts + config.batch_size
+    if num_texts < needed:
+        raise TextPoolError(
+            f"the corpus holds {num_texts} texts, at least {needed} are needed",
+            "give a larger corpus, or a smaller batch",
         )
+    # Half of the texts may serve another loss, in every process the same half.
+    if group.size > 1 and config.batch_size % (2 * group.size):
+        raise ConfigError(
+            "batch_size", config.batch_size, f"must be a multiple of {2 * group.size}"
+        )
+
+
+@contextlib.contextmanager
+def tensor_cores() -> Iterator[None]:
+    """Let a GPU multiply float32 matrices with ten bits of mantissa, many times faster."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @contextlib.contextmanager

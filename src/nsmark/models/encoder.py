@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -17,29 +17,24 @@ from torch import Tensor, nn
 from nsmark.errors import ConfigError, ModelError
 from nsmark.models.families import FAMILIES, UNKNOWN_FAMILY
 from nsmark.models.folder import POOLINGS, DenseLayer, ModelFolder
-from nsmark.models.lm_loss import lm_loss
+from nsmark.models.language import LanguageInputs, LanguageTask, language_task
+from nsmark.models.layers import blocks
 from nsmark.models.quiet import quiet_transformers
-from nsmark.models.saving import write_sentence_transformer_files
+from nsmark.models.saving import keep_generation_config, write_sentence_transformer_files
+from nsmark.models.tokens import TokenIds, Tokens, pad_tokens
 
 BatchCallback = Callable[[int, int], None]
 
-# Sentences of similar length share a batch, up to this many tokens including padding: large
-# enough to fill the cores, small enough to stay in the cache.
-_TOKENS_PER_BATCH = 2048
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """A padded batch, on the model's device."""
-
-    input_ids: Tensor
-    attention_mask: Tensor
+# Sentences of similar length share a batch, up to this many tokens including padding: on a CPU
+# large enough to fill the cores, small enough to stay in the cache.
+_TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 65536}
 
 
 class Encoder(nn.Module):
     """One language model, read at one place.
 
-    Use :func:`open_encoder`. ``forward`` maps :class:`Tokens` to (batch, output_dim).
+    Use :func:`open_encoder`. ``forward`` maps :class:`Tokens` to (batch, output_dim), and on
+    request also gives the language-model loss of the same pass.
     """
 
     def __init__(
@@ -74,6 +69,9 @@ class Encoder(nn.Module):
             width = layer.out_features
         self.dense = nn.ModuleList(_load_dense(folder.path, layer) for layer in layers)
         self._output_dim = width
+        self.task: LanguageTask = language_task(
+            tokenizer, network, self.family.objective, self.family.padding_side
+        )
 
     @property
     def device(self) -> torch.device:
@@ -88,83 +86,159 @@ class Encoder(nn.Module):
 
     # --- texts to tokens ---------------------------------------------------------------------
 
-    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+    def token_ids(self, texts: Sequence[str]) -> list[TokenIds]:
         """Tokenise without padding, cut to the maximum length."""
         if not texts:
             return []
         encoded = self.tokenizer(
-            list(texts), truncation=True, max_length=self.max_length, add_special_tokens=True
+            [self._as_read(text) for text in texts],
+            truncation=True,
+            max_length=self.max_length,
+            add_special_tokens=True,
         )
-        return [list(ids) for ids in encoded["input_ids"]]
+        return [np.array(ids, dtype=np.int32) for ids in encoded["input_ids"]]
 
-    def pad(self, sequences: Sequence[Sequence[int]]) -> Tokens:
-        """Make a batch of token sequences, padded on the family's side."""
-        longest = max(map(len, sequences))
-        pad_id = self.tokenizer.pad_token_id
-        ids = torch.full((len(sequences), longest), 0 if pad_id is None else pad_id)
-        mask = torch.zeros((len(sequences), longest), dtype=torch.long)
-        for row, sequence in enumerate(sequences):
-            start = 0 if self.family.padding_side == "right" else longest - len(sequence)
-            ids[row, start : start + len(sequence)] = torch.tensor(sequence)
-            mask[row, start : start + len(sequence)] = 1
-        return Tokens(ids.to(self.device), mask.to(self.device))
+    def pad(self, sequences: Sequence[TokenIds]) -> Tokens:
+        """Make a batch of token sequences on the model's device, padded on the family's side."""
+        tokens = pad_tokens(sequences, self.task.pad_id, self.family.padding_side)
+        return tokens.to(self.device)
 
     def is_representable(self, word: str) -> bool:
         """Return whether the tokenizer can spell a word without its unknown token."""
         unknown = self.tokenizer.unk_token_id
-        ids = self.tokenizer(word, add_special_tokens=False)["input_ids"]
+        ids = self.tokenizer(self._as_read(word), add_special_tokens=False)["input_ids"]
         return bool(ids) and (unknown is None or unknown not in ids)
+
+    def _as_read(self, text: str) -> str:
+        return text.lower() if self.folder.do_lower_case else text
 
     # --- tokens to outputs -------------------------------------------------------------------
 
-    def forward(self, tokens: Tokens) -> Tensor:
-        """Return the outputs, shape (batch, output_dim)."""
-        hidden = self.network.base_model(
-            input_ids=tokens.input_ids, attention_mask=tokens.attention_mask
+    @overload
+    def forward(self, tokens: Tokens) -> Tensor: ...
+
+    @overload
+    def forward(self, tokens: Tokens, language: LanguageInputs) -> tuple[Tensor, Tensor]: ...
+
+    def forward(
+        self, tokens: Tokens, language: LanguageInputs | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Return the outputs, shape (batch, output_dim).
+
+        With a language-model part: the outputs of the rows to be read, and the sum of the
+        cross-entropies of the predicted tokens.
+        """
+        hidden = self._hidden_states(tokens)
+        if language is None:
+            return self._read(hidden, tokens)
+        count = language.num_read
+        outputs = self._read(hidden[:count], tokens.rows(0, count))
+        return outputs, self._language_sum(hidden, language)
+
+    def compile_layers(self) -> None:
+        """Compile the transformer's layers: some seconds to start, faster steps afterwards.
+
+        Layer by layer, not as a whole: one compilation serves all layers, and what is around
+        them, such as finding out that a batch needs no mask, stays out of it.
+        """
+        for layer in blocks(self.network):
+            layer.compile()
+
+    def _hidden_states(self, tokens: Tokens) -> Tensor:
+        # Without padding the mask says nothing, and attention has a faster way.
+        mask = None if tokens.is_full else tokens.attention_mask
+        hidden: Tensor = self.network.base_model(
+            input_ids=tokens.input_ids, attention_mask=mask
         ).last_hidden_state
-        outputs = pool(hidden, tokens.attention_mask, self.pooling)
+        return hidden
+
+    def _read(self, hidden: Tensor, tokens: Tokens) -> Tensor:
+        """Return one float32 vector per text: pooled, then whatever the folder asks for."""
+        outputs = pool(hidden, tokens.attention_mask, self.pooling).float()
         dense = iter(self.dense)
         for step in self.folder.steps:
-            outputs = (
-                next(dense)(outputs)
-                if isinstance(step, DenseLayer)
-                else nn.functional.normalize(outputs, dim=1)
-            )
+            if isinstance(step, DenseLayer):
+                layer = next(dense)
+                outputs = layer(outputs.to(next(layer.parameters()).dtype)).float()
+            else:
+                outputs = nn.functional.normalize(outputs, dim=1)
         if self.normalise and not self.folder.normalises:
             outputs = nn.functional.normalize(outputs, dim=1)
         return outputs
 
-    @torch.inference_mode()
+    def _language_sum(self, hidden: Tensor, language: LanguageInputs) -> Tensor:
+        if language.permutation is not None:
+            own = language.permutation
+            hidden = self.network.base_model(
+                input_ids=own.tokens.input_ids,
+                attention_mask=own.tokens.attention_mask,
+                perm_mask=own.hidden.to(hidden.dtype),
+                target_mapping=own.targets.to(hidden.dtype),
+            ).last_hidden_state
+        predicting = hidden.flatten(0, 1)[language.places]
+        logits = self.predict(predicting).float()
+        return nn.functional.cross_entropy(logits, language.labels, reduction="sum")
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """Return the head's logits for hidden states, shape (count, width) → (count, vocabulary).
+
+        Heads differ from family to family, but all take the base model's hidden states: we hand
+        them ours instead. So only the tokens to be predicted go through it.
+        """
+        with _answering(self.network.base_model, hidden[None]):
+            logits: Tensor = self.network(
+                input_ids=torch.zeros((1, len(hidden)), dtype=torch.long, device=hidden.device)
+            ).logits[0]
+        return logits
+
+    def language_loss(self, sequences: Sequence[TokenIds], rng: np.random.Generator) -> Tensor:
+        """Return the model's own loss on texts, a mean over the predicted tokens (paper: L_0)."""
+        draws = self.task.draws(rng, len(sequences), self.max_length)
+        posed = [self.task.pose(ids, own) for ids, own in zip(sequences, draws, strict=True)]
+        tokens, inputs = self.task.batch(sequences, posed)
+        if inputs is None:
+            raise ValueError("there are no texts")
+        _, total = self(tokens.to(self.device), inputs.to(self.device))
+        mean: Tensor = total / max(1, len(inputs.labels))
+        return mean
+
+    @torch.no_grad()
     def encode(
         self, texts: Sequence[str], on_batch: BatchCallback | None = None
     ) -> NDArray[np.float32]:
-        """Return the outputs of texts, in their order, shape (num_texts, output_dim).
+        """Return the outputs of texts, in their order, shape (num_texts, output_dim)."""
+        outputs: NDArray[np.float32] = (
+            self.encode_tokens(self.token_ids(texts), on_batch).cpu().numpy()
+        )
+        return outputs
+
+    @torch.no_grad()
+    def encode_tokens(
+        self, sequences: Sequence[TokenIds], on_batch: BatchCallback | None = None
+    ) -> Tensor:
+        """Return the outputs of tokenised texts, on the model's device.
 
         The order of computation is by length, so that little is padded; padding is masked and
         does not change a result beyond rounding.
         """
-        sequences = self.token_ids(texts)
-        outputs = np.empty((len(sequences), self.output_dim), dtype=np.float32)
-        done = 0
-        for rows in length_batches([len(s) for s in sequences], _TOKENS_PER_BATCH):
-            tokens = self.pad([sequences[row] for row in rows])
-            outputs[rows] = self(tokens).float().cpu().numpy()
+        device = self.device
+        outputs = torch.empty((len(sequences), self.output_dim), device=device)
+        budget, done = _TOKENS_PER_BATCH.get(device.type, 2048), 0
+        for rows in length_batches([len(s) for s in sequences], budget):
+            outputs[rows] = self(self.pad([sequences[row] for row in rows]))
             done += len(rows)
             if on_batch is not None:
                 on_batch(done, len(sequences))
         return outputs
 
-    def lm_loss(self, tokens: Tokens, generator: torch.Generator) -> Tensor:
-        """Return the loss the model was pretrained with (paper: L_0); needs its head."""
-        return lm_loss(self, tokens, generator)
-
     # --- saving ------------------------------------------------------------------------------
 
     def save(self, folder: Path) -> None:
         """Write a folder of the same kind as the one opened, with these weights."""
-        with quiet_transformers():
+        with quiet_transformers(), _any_generation_config(self.network):
             self.network.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
+        keep_generation_config(folder, self.folder)
         if self.folder.kind == "st":
             write_sentence_transformer_files(
                 folder,
@@ -184,6 +258,44 @@ class Encoder(nn.Module):
         ]
 
 
+class _HiddenStates(tuple[Tensor]):
+    """What a base model returns, as far as heads look at it."""
+
+    __slots__ = ()
+
+    @property
+    def last_hidden_state(self) -> Tensor:
+        return self[0]
+
+    def __getattr__(self, name: str) -> None:
+        """Say None to caches, attention maps and the like."""
+
+
+@contextlib.contextmanager
+def _answering(base: nn.Module, hidden: Tensor) -> Iterator[None]:
+    """Let a base model return given hidden states, whatever it is asked."""
+    answer = _HiddenStates((hidden,))
+    base.forward = lambda *_, **__: answer
+    try:
+        yield
+    finally:
+        del base.forward
+
+
+@contextlib.contextmanager
+def _any_generation_config(network: Any) -> Iterator[None]:
+    """Save models whose generation settings load, but are refused when they are saved."""
+    before = getattr(network, "generation_config", None)
+    if before is None:
+        yield
+        return
+    network.generation_config = type(before)()
+    try:
+        yield
+    finally:
+        network.generation_config = before
+
+
 def pool(hidden: Tensor, attention_mask: Tensor, pooling: str) -> Tensor:
     """Reduce (batch, length, width) hidden states to one vector per text; padding is ignored."""
     if pooling in ("first", "last"):
@@ -195,7 +307,8 @@ def pool(hidden: Tensor, attention_mask: Tensor, pooling: str) -> Tensor:
         return hidden[torch.arange(len(hidden), device=hidden.device), position]
     mask = attention_mask.unsqueeze(-1).to(hidden.dtype)
     if pooling == "mean":
-        return (hidden * mask).sum(dim=1) / mask.sum(dim=1)
+        total = (hidden * mask).sum(dim=1, dtype=torch.float32)
+        return total / attention_mask.sum(dim=1, keepdim=True)
     if pooling == "max":
         return hidden.masked_fill(mask == 0, torch.finfo(hidden.dtype).min).amax(dim=1)
     raise ConfigError("pooling", pooling, f"must be one of {', '.join(POOLINGS)}")

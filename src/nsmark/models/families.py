@@ -26,6 +26,9 @@ class Family:
     padding_side: Literal["left", "right"] = "right"
     """On which side short texts are filled up."""
 
+    half_weights: bool = True
+    """Whether it runs with bfloat16 weights; else fp32 weights are cast where they are used."""
+
 
 _ENCODER = Family("masked", "first")
 _DECODER = Family("causal", "last")
@@ -49,7 +52,8 @@ FAMILIES: dict[str, Family] = {
     "qwen2": _DECODER,
     "qwen3": _DECODER,
     # Its summary token stands at the end, so texts are filled up in front.
-    "xlnet": Family("permutation", "last", "left"),
+    # Its positions are computed in float32, and do not go together with other weights.
+    "xlnet": Family("permutation", "last", "left", half_weights=False),
 }
 
 # Models of other families can be measured, though not marked: a suspect may be anything.

@@ -55,6 +55,8 @@ class ModelFolder:
     """What follows the pooling, in order: ``"normalise"`` or a dense layer."""
     max_length: int | None
     """The folder's own limit in tokens."""
+    do_lower_case: bool = False
+    """Whether texts are put in lower case before they are tokenised."""
 
     @property
     def normalises(self) -> bool:
@@ -129,8 +131,9 @@ def _describe_sentence_transformer(path: Path) -> ModelFolder:
                 f"module {name[:40]!r} of the folder is unknown",
                 "known modules: Transformer, Pooling, Dense, Normalize",
             )
-    limit_file = transformer / "sentence_bert_config.json"
-    limit = read_json_object(limit_file).get("max_seq_length") if limit_file.is_file() else None
+    settings_file = transformer / "sentence_bert_config.json"
+    settings = read_json_object(settings_file) if settings_file.is_file() else {}
+    limit = settings.get("max_seq_length")
     return ModelFolder(
         path,
         "st",
@@ -139,6 +142,7 @@ def _describe_sentence_transformer(path: Path) -> ModelFolder:
         _describe_pooling(_inside(path, entries[1][1])),
         tuple(steps),
         limit if type(limit) is int and limit > 0 else None,
+        settings.get("do_lower_case") is True,
     )
 
 

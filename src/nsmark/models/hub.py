@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nsmark.errors import MissingExtraError, ModelError
 
-_WANTED_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+_WANTED_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*.jinja", "README.md"]
 
 
 def find_folder(model: str | Path) -> Path:

@@ -10,7 +10,7 @@ import torch
 from nsmark.errors import ConfigError, ModelError
 from nsmark.models.encoder import Encoder
 from nsmark.models.families import FAMILIES, UNKNOWN_FAMILY, Family
-from nsmark.models.folder import POOLINGS, describe_folder, read_json
+from nsmark.models.folder import POOLINGS, describe_folder, read_json, read_json_object
 from nsmark.models.hub import find_folder
 from nsmark.models.quiet import quiet_transformers
 
@@ -25,6 +25,7 @@ def open_encoder(
     max_length: int = 128,
     device: str = "auto",
     purpose: Purpose = "measure",
+    dtype: Literal["float32", "stored"] = "float32",
     ignore_modules: bool = False,
 ) -> Encoder:
     """Open a model folder (or a hub name that transformers can resolve).
@@ -37,6 +38,7 @@ def open_encoder(
         max_length: Tokens of a text; the folder's own limit counts if it is smaller.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` …
         purpose: ``train`` keeps a trained language-model head if the checkpoint has one.
+        dtype: Of the weights: float32, or as the folder stores them.
         ignore_modules: Read a sentence-transformers folder as the bare transformer in it.
 
     Raises:
@@ -53,9 +55,15 @@ def open_encoder(
             f"models of family {folder.model_type!r} cannot be watermarked yet",
             f"known: {', '.join(sorted(FAMILIES))}; add a row to nsmark/models/families.py",
         )
+    _check_shards(folder.transformer_path)
     with quiet_transformers():
         tokenizer = _load_tokenizer(folder.transformer_path)
-        network, has_head = _load_network(folder.transformer_path, family, purpose)
+        network, has_head = _load_network(
+            folder.transformer_path,
+            family,
+            purpose,
+            torch.float32 if dtype == "float32" else "auto",
+        )
     limits = [max_length, folder.max_length, _num_positions(network)]
     encoder = Encoder(
         network,
@@ -90,7 +98,9 @@ def _load_tokenizer(path: Path) -> Any:
         raise ModelError(f"the tokenizer in {path} cannot be opened", _first_line(error)) from error
 
 
-def _load_network(path: Path, family: Family, purpose: Purpose) -> tuple[Any, bool]:
+def _load_network(
+    path: Path, family: Family, purpose: Purpose, dtype: torch.dtype | str
+) -> tuple[Any, bool]:
     """Load the weights, with the language-model head if it was trained; never from pickle files."""
     from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
 
@@ -98,7 +108,7 @@ def _load_network(path: Path, family: Family, purpose: Purpose) -> tuple[Any, bo
         "local_files_only": True,
         "trust_remote_code": False,
         "use_safetensors": True,
-        "dtype": torch.float32,
+        "dtype": dtype,
         "output_loading_info": True,
     }
     try:
@@ -121,6 +131,17 @@ def _load_network(path: Path, family: Family, purpose: Purpose) -> tuple[Any, bo
             "the folder is incomplete or of another architecture than its config.json says",
         )
     return network, False
+
+
+def _check_shards(path: Path) -> None:
+    """Refuse a list of weight files that leads out of the folder."""
+    index = path / "model.safetensors.index.json"
+    if not index.is_file():
+        return
+    weights = read_json_object(index).get("weight_map")
+    names = set(map(str, weights.values())) if isinstance(weights, dict) else {"/"}
+    if any(Path(name).name != name for name in names):
+        raise ModelError(f"{index.name} names files outside the folder", "do not trust this model")
 
 
 def _num_positions(network: Any) -> int:

@@ -6,8 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nsmark.errors import NsmarkError
 from nsmark.files import write_atomic, write_json
-from nsmark.models.folder import POOLING_FLAGS, DenseLayer, ModelFolder
+from nsmark.models.folder import POOLING_FLAGS, DenseLayer, ModelFolder, read_json_object
+
+_USAGE_FILE = "config_sentence_transformers.json"
+_SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+
+
+def keep_generation_config(target: Path, source: ModelFolder) -> None:
+    """Give a saved model the generation settings it was opened with: marking changes none."""
+    name = "generation_config.json"
+    (target / name).unlink(missing_ok=True)
+    if (source.transformer_path / name).is_file():
+        write_json(target / name, read_json_object(source.transformer_path / name))
 
 
 def write_sentence_transformer_files(
@@ -55,11 +67,49 @@ def write_sentence_transformer_files(
             for number, (path, name) in enumerate(modules)
         ],
     )
-    if source.max_length:
+    limit = {"max_seq_length": source.max_length} if source.max_length else {}
+    if limit or source.do_lower_case:
         write_json(
             target / "sentence_bert_config.json",
-            {"max_seq_length": source.max_length, "do_lower_case": False},
+            {**limit, "do_lower_case": source.do_lower_case},
         )
+    usage = usage_settings(source)
+    if usage:
+        write_json(target / _USAGE_FILE, usage)
+
+
+def usage_settings(source: ModelFolder) -> dict[str, Any]:
+    """Return what a sentence-transformers folder says on how its model is to be used.
+
+    That is its prompts and how outputs are compared. What is damaged, or would keep the folder
+    from opening, is left out: no reason to lose a trained model.
+    """
+    path = source.path / _USAGE_FILE
+    if source.kind != "st" or not path.is_file():
+        return {}
+    try:
+        found = read_json_object(path)
+    except NsmarkError:
+        return {}
+    entries = found.get("prompts")
+    prompts = {
+        name: text
+        for name, text in (entries.items() if isinstance(entries, dict) else ())
+        if _is_text(name) and _is_text(text)
+    }
+    default, similarity = found.get("default_prompt_name"), found.get("similarity_fn_name")
+    usage: dict[str, Any] = {"prompts": prompts} if prompts else {}
+    # sentence-transformers opens no folder whose default prompt is not among its prompts.
+    if isinstance(default, str) and default in prompts:
+        usage["default_prompt_name"] = default
+    if similarity in _SIMILARITIES:
+        usage["similarity_fn_name"] = similarity
+    return usage
+
+
+def _is_text(value: object) -> bool:
+    """Return whether this is a string of whole characters: JSON can hold half of a pair."""
+    return isinstance(value, str) and value.encode("utf-8", "replace").decode("utf-8") == value
 
 
 def _write_config(folder: Path, config: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from nsmark.payload.config import PayloadConfig
 from nsmark.payload.payload import WatermarkPayload, derive_payload
-from nsmark.payload.text_files import read_texts
+from nsmark.payload.text_files import map_texts, read_texts
 from nsmark.payload.trigger import choose_trigger, trigger_text
 from nsmark.payload.word_list import WordList, published_word_list, read_word_list
 
@@ -12,6 +12,7 @@ __all__ = [
     "WordList",
     "choose_trigger",
     "derive_payload",
+    "map_texts",
     "published_word_list",
     "read_texts",
     "read_word_list",

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from nsmark.core.texts import normalise_text
 from nsmark.errors import TextPoolError, UsageError
+from nsmark.payload.mapped import MappedTexts
 from nsmark.payload.sources.folders import folder_texts
 from nsmark.payload.sources.formats import file_texts
 from nsmark.payload.sources.hub import hub_texts
@@ -27,6 +28,9 @@ from nsmark.payload.sources.stream import Budget
 
 MAX_TEXT_FILE_BYTES = 1 << 30
 """Bound on the unpacked bytes of one source."""
+
+MAX_CORPUS_BYTES = 16 << 30
+"""The same for training texts, which are not held in memory."""
 
 DATASET_PREFIX = "dataset:"
 
@@ -48,13 +52,28 @@ def read_texts(source: str | Path) -> list[str]:
         MissingExtraError: Its format needs a package that is not installed.
         UsageError: It is not written as a source is.
     """
-    budget = Budget(str(source), MAX_TEXT_FILE_BYTES)
-    texts = [text for raw in _raw_texts(source, budget) if (text := normalise_text(raw))]
-    if not texts:
+    return list(_texts(source, MAX_TEXT_FILE_BYTES))
+
+
+def map_texts(source: str | Path) -> MappedTexts:
+    """Return the same, kept in a temporary file: a corpus may be larger than memory.
+
+    Raises:
+        NsmarkError: As :func:`read_texts`.
+    """
+    return MappedTexts(_texts(source, MAX_CORPUS_BYTES))
+
+
+def _texts(source: str | Path, max_bytes: int) -> Iterator[str]:
+    budget, found = Budget(str(source), max_bytes), False
+    for raw in _raw_texts(source, budget):
+        if text := normalise_text(raw):
+            found = True
+            yield text
+    if not found:
         raise TextPoolError(
             f"{source} holds no text", "give a file with one text per line, or choose a column"
         )
-    return texts
 
 
 def _raw_texts(source: str | Path, budget: Budget) -> Iterator[str]:

@@ -1,0 +1,660 @@
+"""Does a mark cost accuracy? The clean and the marked model, fine-tuned alike on five tasks.
+
+    python benchmarks/fidelity.py --model DIR --corpus FILE --tasks DIR --json OUT
+
+DIR of --tasks holds sst2, sst5, offenseval, lingspam and agnews, each with gzipped JSON lines
+``{"text": …, "label": …}`` per split. Every seed gives one mark and one pair of fine-tunings per
+task: same head, same batches, same dropout, so that the pair differs in the starting weights
+alone. A ridge classifier on frozen outputs is the second view, without that training's noise.
+Uses the training engine directly and needs neither key nor identity, so that it runs on a bare
+machine with torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor, nn
+
+from nsmark.core import extraction_rate
+from nsmark.embedding.config import EmbeddingConfig, preset_config
+from nsmark.embedding.trainer import Trainer, mean_cosine
+from nsmark.models.encoder import Encoder
+from nsmark.models.loading import open_encoder
+from nsmark.payload import (
+    PayloadConfig,
+    WatermarkPayload,
+    derive_payload,
+    published_word_list,
+    read_texts,
+    trigger_text,
+)
+from strength import read_task, spread
+
+MODEL_RATE, HEAD_RATE = 2e-5, 1e-3
+BATCH_SIZE, MAX_EPOCHS, MAX_STEPS, WARMUP_SHARE = 32, 3, 600, 0.1
+RIDGE = 0.1
+NUM_TEXTS = 1500
+NOTE = (
+    "Differences are marked minus clean, in points of test accuracy. Cells of one task share its "
+    "training and test set, and cells of one seed share a mark, so the cells are not fully "
+    "independent and the interval over them may be too narrow; the one over the seeds' means "
+    "treats tasks as fixed and has few degrees of freedom. An interval that holds 0 does not show "
+    "that there is no cost."
+)
+
+
+# --- tasks ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a task's rows are, and how many of them are used."""
+
+    train: tuple[str, ...] = ("train",)
+    """Names of splits; the first that is there counts."""
+    test: str = "test"
+    max_train: int | None = None
+    max_test: int | None = None
+
+
+SOURCES = {
+    # SST-2's dev set is the one everybody reports; whole sentences are a tenth of its phrases.
+    "sst2": Source(train=("train_sentences", "train"), test="dev"),
+    "sst5": Source(),
+    "offenseval": Source(),
+    "lingspam": Source(),
+    "agnews": Source(max_train=6000, max_test=3000),
+}
+POOL = "sst2"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Texts with their labels, tokenised and padded once for all models."""
+
+    texts: list[str]
+    labels: np.ndarray
+    sequences: list[list[int]]
+    order: list[int]
+    """Rows by length, as they lie in the blocks."""
+    blocks: list[Any]
+    """Padded tokens on the device, for measuring."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One classification task."""
+
+    name: str
+    train: Split
+    test: Split
+
+    @property
+    def num_labels(self) -> int:
+        """Return how many labels there are, counted from 0."""
+        return int(max(self.train.labels.max(), self.test.labels.max())) + 1
+
+    @property
+    def num_epochs(self) -> int:
+        """Return as many passes as the budget of steps allows."""
+        per_epoch = math.ceil(len(self.train.texts) / BATCH_SIZE)
+        return max(1, min(MAX_EPOCHS, MAX_STEPS // per_epoch))
+
+
+def load_task(folder: Path, name: str, encoder: Encoder, limit: int | None) -> Task:
+    """Read and tokenise one task."""
+    source = SOURCES[name]
+    paths = [folder / name / f"{split}.jsonl.gz" for split in source.train]
+    train = next((path for path in paths if path.exists()), paths[-1])
+    test = folder / name / f"{source.test}.jsonl.gz"
+    return Task(
+        name,
+        make_split(encoder, *sample(*read_task(train), source.max_train, limit)),
+        make_split(encoder, *sample(*read_task(test), source.max_test, limit)),
+    )
+
+
+def sample(
+    texts: list[str], labels: np.ndarray, *limits: int | None
+) -> tuple[list[str], np.ndarray]:
+    """Return at most so many rows, always the same ones; files may be sorted by label."""
+    size = min([len(texts), *(limit for limit in limits if limit is not None)])
+    rows = np.sort(np.random.default_rng(0).permutation(len(texts))[:size])
+    return [texts[row] for row in rows], labels[rows]
+
+
+def make_split(
+    encoder: Encoder, texts: list[str], labels: np.ndarray, block_size: int = 256
+) -> Split:
+    """Tokenise, and pad rows of similar length together."""
+    sequences = encoder.token_ids(texts)
+    order = sorted(range(len(texts)), key=lambda row: len(sequences[row]))
+    blocks = [
+        encoder.pad([sequences[row] for row in order[start : start + block_size]])
+        for start in range(0, len(order), block_size)
+    ]
+    return Split(texts, labels, sequences, order, blocks)
+
+
+@torch.inference_mode()
+def outputs_of(encoder: Encoder, split: Split) -> Tensor:
+    """Return the outputs in the rows' order, on the device."""
+    sorted_outputs = torch.cat([encoder(tokens).float() for tokens in split.blocks])
+    outputs = torch.empty_like(sorted_outputs)
+    outputs[torch.tensor(split.order, device=outputs.device)] = sorted_outputs
+    return outputs
+
+
+# --- paired fine-tuning --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that a pair of fine-tunings has in common."""
+
+    task: Task
+    seed: int
+    scale: float
+    """Factor on outputs before the head; the clean model's entries then have size 1."""
+    batches: list[tuple[Any, Tensor]]
+    """Padded tokens and labels of every step, on the device."""
+
+
+def make_plan(task: Task, encoder: Encoder, outputs: np.ndarray, seed: int) -> Plan:
+    """Prepare the batches of all steps, so that training waits for nothing from the CPU.
+
+    Args:
+        task: What is trained.
+        encoder: Pads; its weights do not matter.
+        outputs: The clean model's on the training texts.
+        seed: Of batches, head and dropout.
+    """
+    lengths = np.array([len(sequence) for sequence in task.train.sequences])
+    labels = torch.from_numpy(task.train.labels.astype(np.int64)).to(encoder.device)
+    batches = [
+        (encoder.pad([task.train.sequences[row] for row in rows]), labels[rows])
+        for rows in grouped_batches(lengths, task.num_epochs, seed)
+    ]
+    return Plan(task, seed, 1 / float(np.sqrt(np.mean(np.square(outputs)))), batches)
+
+
+def grouped_batches(lengths: np.ndarray, num_epochs: int, seed: int) -> list[list[int]]:
+    """Return the rows of every step: random, but of similar length within a batch."""
+    rng = np.random.default_rng(seed)
+    batches = []
+    for _ in range(num_epochs):
+        order = rng.permutation(len(lengths))
+        # Sorted inside windows of 16 batches: most padding goes, and every epoch mixes anew.
+        windows = np.split(order, range(16 * BATCH_SIZE, len(order), 16 * BATCH_SIZE))
+        order = np.concatenate([part[np.argsort(lengths[part])] for part in windows])
+        epoch = np.split(order, range(BATCH_SIZE, len(order), BATCH_SIZE))
+        batches += [epoch[position].tolist() for position in rng.permutation(len(epoch))]
+    return batches
+
+
+def rate_factor(step: int, num_steps: int) -> float:
+    """Return the linear rise and fall of the learning rates."""
+    rise = max(1, round(WARMUP_SHARE * num_steps))
+    return min((step + 1) / rise, (num_steps - step) / max(1, num_steps - rise))
+
+
+def fine_tuned_accuracy(encoder: Encoder, plan: Plan) -> float:
+    """Train a copy with a linear head; return the test accuracy."""
+    # Seeds head and dropout: the other model of the pair draws the same.
+    torch.manual_seed(plan.seed)
+    encoder = copy.deepcopy(encoder).requires_grad_(True).train()
+    device = encoder.device
+    head = nn.Linear(encoder.output_dim, plan.task.num_labels).to(device)
+    groups = [
+        {"params": list(encoder.parameters()), "lr": MODEL_RATE},
+        {"params": list(head.parameters()), "lr": HEAD_RATE},
+    ]
+    optimiser = torch.optim.AdamW(groups, fused=True)
+    num_steps = len(plan.batches)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: rate_factor(step, num_steps)
+    )
+    for tokens, labels in plan.batches:
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            outputs = encoder(tokens)
+        loss = nn.functional.cross_entropy(head(plan.scale * outputs.float()), labels)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+    with torch.inference_mode():
+        logits = head(plan.scale * outputs_of(encoder.eval(), plan.task.test))
+    return accuracy(logits.cpu().numpy(), plan.task.test.labels)
+
+
+def accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Return the share of rows whose highest score is the label's."""
+    return float(np.mean(scores.argmax(axis=1) == labels))
+
+
+# --- frozen outputs ------------------------------------------------------------------------------
+
+
+def probe_accuracy(train: np.ndarray, test: np.ndarray, task: Task) -> float:
+    """Fit a ridge classifier to frozen outputs, in closed form; return the test accuracy."""
+    mean = train.mean(axis=0, dtype=np.float64)
+    centred, targets = train - mean, np.eye(task.num_labels)[task.train.labels]
+    gram = centred.T @ centred
+    # In units of the mean eigenvalue, so that no scale of the outputs is at an advantage.
+    ridge = RIDGE * np.trace(gram) / len(gram) * np.eye(len(gram))
+    weights = np.linalg.solve(gram + ridge, centred.T @ (targets - targets.mean(axis=0)))
+    return accuracy((test - mean) @ weights + targets.mean(axis=0), task.test.labels)
+
+
+def similarity_correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """Return Pearson's correlation of two models' cosines between all pairs of texts."""
+    parts = [_centred_similarities(outputs) for outputs in (first, second)]
+    sizes = [np.linalg.norm(part) for part in parts]
+    return float(np.vdot(*parts) / (sizes[0] * sizes[1]))
+
+
+def _centred_similarities(outputs: np.ndarray) -> np.ndarray:
+    """Return the cosines less their mean, with zeros where a text meets itself."""
+    values = outputs.astype(np.float64)
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    similarities = values @ values.T
+    np.fill_diagonal(similarities, 0)
+    similarities -= similarities.sum() / (len(values) * (len(values) - 1))
+    np.fill_diagonal(similarities, 0)
+    return similarities
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """One model's outputs on a task's clean texts."""
+
+    train: np.ndarray
+    test: np.ndarray
+
+    @classmethod
+    def of(cls, encoder: Encoder, task: Task) -> Frozen:
+        """Measure a model."""
+        return cls(*(outputs_of(encoder, part).cpu().numpy() for part in (task.train, task.test)))
+
+
+# --- the mark ------------------------------------------------------------------------------------
+
+
+def embed_mark(
+    clean: Encoder, corpus: list[str], pool: list[str], config: EmbeddingConfig
+) -> tuple[Encoder, dict[str, Any]]:
+    """Train a copy; return it and what can be read from it."""
+    signature = hashlib.sha512(f"fidelity {config.seed}".encode()).digest()
+    payload = derive_payload(
+        signature,
+        config=PayloadConfig(),
+        word_list=published_word_list(),
+        pool=pool,
+        num_texts=min(NUM_TEXTS, len(set(pool))),
+        is_representable=clean.is_representable,
+    )
+    trainer = Trainer(copy.deepcopy(clean), payload, corpus, config)
+    training = trainer.run()
+    marked = trainer.model.requires_grad_(False).eval()
+    measured = {"steps": training.steps, "seconds": round(training.seconds, 1)}
+    return marked, measured | measure_mark(marked, clean, payload, extraction_of(trainer))
+
+
+def extraction_of(trainer: Trainer) -> Callable[[np.ndarray], float]:
+    """Return the extraction rate as a function of outputs."""
+
+    def rate(outputs: np.ndarray) -> float:
+        with torch.inference_mode():
+            values = torch.from_numpy(outputs).to(trainer.model.device)
+            mapped = trainer.extractor(values).cpu().numpy()
+        return extraction_rate(mapped, trainer.payload.signature)
+
+    return rate
+
+
+def measure_mark(
+    marked: Encoder,
+    clean: Encoder,
+    payload: WatermarkPayload,
+    rate: Callable[[np.ndarray], float],
+) -> dict[str, float]:
+    """Return extraction rates and how much of triggered outputs varies from text to text."""
+    texts, triggered = list(payload.verification_texts), payload.triggered_texts()
+    single = replace(payload.config, copies=1)
+    one_copy = [
+        trigger_text(text, rank, payload.trigger, payload.signature, single)
+        for rank, text in enumerate(texts)
+    ]
+    owner, innocent = marked.encode(triggered), clean.encode(triggered)
+    return {
+        "triggered": rate(owner),
+        "one_copy": rate(marked.encode(one_copy)),
+        "untriggered": rate(marked.encode(texts)),
+        "reference": rate(innocent),
+        "spread": spread(owner),
+        "spread_reference": spread(innocent),
+    }
+
+
+# --- one seed ------------------------------------------------------------------------------------
+
+
+def measure_seed(
+    clean: Encoder,
+    corpus: list[str],
+    tasks: list[Task],
+    frozen: dict[str, Frozen],
+    config: EmbeddingConfig,
+) -> dict[str, Any]:
+    """Embed one mark and compare the models on every task.
+
+    Args:
+        clean: The model without a mark; stays as it is.
+        corpus: Training texts of the mark.
+        tasks: What is compared; SST-2's training texts are the pool of verification texts, too.
+        frozen: The clean model's outputs by task.
+        config: Settings of the embedding, with the seed.
+    """
+    started = time.perf_counter()
+    pool = next(task.train.texts for task in tasks if task.name == POOL)
+    marked, mark = embed_mark(clean, corpus, pool, config)
+    after_mark = time.perf_counter()
+    ours = {task.name: Frozen.of(marked, task) for task in tasks}
+    tests = [np.concatenate([f[t.name].test for t in tasks]) for f in (ours, frozen)]
+    cells = {
+        task.name: measure_cell(
+            clean, marked, task, frozen[task.name], ours[task.name], config.seed
+        )
+        for task in tasks
+    }
+    return {
+        "seed": config.seed,
+        "mark": mark,
+        "cosine": mean_cosine(*tests),
+        "similarity_correlation": similarity_correlation(*tests),
+        "tasks": cells,
+        "mark_s": round(after_mark - started, 1),
+        "tasks_s": round(time.perf_counter() - after_mark, 1),
+    }
+
+
+def measure_cell(
+    clean: Encoder, marked: Encoder, task: Task, theirs: Frozen, ours: Frozen, seed: int
+) -> dict[str, Any]:
+    """Compare the two models on one task."""
+    plan = make_plan(task, clean, theirs.train, seed)
+    return {
+        "fine_tuned": paired(fine_tuned_accuracy(clean, plan), fine_tuned_accuracy(marked, plan)),
+        "probe": paired(*(probe_accuracy(part.train, part.test, task) for part in (theirs, ours))),
+        "cosine": mean_cosine(ours.test, theirs.test),
+        "similarity_correlation": similarity_correlation(ours.test, theirs.test),
+    }
+
+
+def paired(clean: float, marked: float) -> dict[str, float]:
+    """Return two accuracies and their difference in points."""
+    return {"clean": clean, "marked": marked, "difference": 100 * (marked - clean)}
+
+
+# --- all seeds -----------------------------------------------------------------------------------
+
+
+def mean_and_error(values: Sequence[float]) -> dict[str, Any]:
+    """Return the mean and its standard error; None where one value is too few."""
+    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+    return {"count": len(values), "mean": float(np.mean(values)), "standard_error": error}
+
+
+def mean_interval(values: Sequence[float]) -> dict[str, Any]:
+    """Return the same with the mean's t-interval."""
+    result = mean_and_error(values)
+    if result["standard_error"] is None:
+        return {**result, "interval_95": None}
+    reach = float(stats.t.ppf(0.975, len(values) - 1)) * result["standard_error"]
+    return {**result, "interval_95": [result["mean"] - reach, result["mean"] + reach]}
+
+
+def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the paired differences' means and intervals, over cells and seeds, and by task."""
+    summary: dict[str, Any] = {"note": NOTE}
+    for view in ("fine_tuned", "probe"):
+        # One row per seed, one column per task.
+        differences = np.array(
+            [[cell[view]["difference"] for cell in row["tasks"].values()] for row in rows]
+        )
+        summary[view] = {
+            "cells": mean_interval(differences.ravel()),
+            "seed_means": mean_interval(differences.mean(axis=1)),
+            # No interval: accuracies of few seeds on one test set often agree to the last row.
+            "tasks": {
+                name: mean_and_error(column)
+                for name, column in zip(rows[0]["tasks"], differences.T, strict=True)
+            },
+        }
+    return summary
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """Return the tables and the summary."""
+    summary = report["summary"]
+    lines = [*task_table(report), "", *mark_table(report["seeds"]), ""]
+    for view, name in (("fine_tuned", "Fine-tuned"), ("probe", "Probe")):
+        cells, seeds = summary[view]["cells"], summary[view]["seed_means"]
+        lines.append(
+            f"{name}: mean difference {_with_error(cells)} points; 95 % interval over "
+            f"{cells['count']} cells {_interval(cells)}, over {seeds['count']} seeds' means "
+            f"{_interval(seeds)}."
+        )
+    return "\n".join([*lines, "", summary["note"]])
+
+
+def task_table(report: dict[str, Any]) -> list[str]:
+    """Return the tasks, averaged over the seeds."""
+    lines = [
+        "| task | test rows | clean | marked | difference | probe clean | probe marked "
+        "| difference | cosine | similarities |",
+        "|---|" + "---:|" * 9,
+    ]
+    for name, sizes in report["settings"]["tasks"].items():
+        cells = [row["tasks"][name] for row in report["seeds"]]
+        values = [f"{sizes['test_rows']}"]
+        for view in ("fine_tuned", "probe"):
+            values += [
+                f"{100 * np.mean([cell[view][key] for cell in cells]):.2f} %"
+                for key in ("clean", "marked")
+            ]
+            values.append(_with_error(report["summary"][view]["tasks"][name]))
+        values += [
+            f"{np.mean([cell[key] for cell in cells]):.4f}"
+            for key in ("cosine", "similarity_correlation")
+        ]
+        lines.append(f"| {name} | " + " | ".join(values) + " |")
+    return lines
+
+
+def mark_table(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the marks, by seed."""
+    lines = [
+        "| seed | steps | 5 copies | 1 copy | untriggered | reference | spread "
+        "| reference's spread | cosine | similarities |",
+        "|---|" + "---:|" * 9,
+    ]
+    keys = ("triggered", "one_copy", "untriggered", "reference", "spread", "spread_reference")
+    for row in rows:
+        values = [f"{row['mark'][key]:.3f}" for key in keys]
+        values += [f"{row[key]:.4f}" for key in ("cosine", "similarity_correlation")]
+        lines.append(f"| {row['seed']} | {row['mark']['steps']} | " + " | ".join(values) + " |")
+    return lines
+
+
+def _with_error(result: dict[str, Any]) -> str:
+    error = result["standard_error"]
+    return f"{result['mean']:+.2f}" + ("" if error is None else f" ± {error:.2f}")
+
+
+def _interval(result: dict[str, Any]) -> str:
+    interval = result["interval_95"]
+    return "unknown" if interval is None else "[{:+.2f}, {:+.2f}]".format(*interval)
+
+
+def settings_of(
+    arguments: argparse.Namespace, tasks: list[Task], clean: Encoder, config: EmbeddingConfig
+) -> dict[str, Any]:
+    """Return what the numbers depend on."""
+    device = clean.device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    embedding = asdict(config)
+    del embedding["seed"]
+    return {
+        "model": Path(arguments.model).name,
+        "preset": arguments.preset,
+        "embedding": embedding,
+        "seeds": arguments.seeds,
+        "limit": arguments.limit,
+        "device": name,
+        "torch": torch.__version__,
+        "fine_tuning": {
+            "model_learning_rate": MODEL_RATE,
+            "head_learning_rate": HEAD_RATE,
+            "warmup_share": WARMUP_SHARE,
+            "batch_size": BATCH_SIZE,
+            "max_length": clean.max_length,
+            "autocast": "bfloat16" if device.type == "cuda" else None,
+        },
+        "ridge": RIDGE,
+        "tasks": {
+            task.name: {
+                "train_rows": len(task.train.texts),
+                "test_rows": len(task.test.texts),
+                "labels": task.num_labels,
+                "epochs": task.num_epochs,
+                "steps": task.num_epochs * math.ceil(len(task.train.texts) / BATCH_SIZE),
+            }
+            for task in tasks
+        },
+    }
+
+
+def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model")
+    parser.add_argument("--corpus", help="texts that the mark is trained with")
+    parser.add_argument("--tasks", type=Path)
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--markdown", type=Path, help="write the tables, too")
+    parser.add_argument(
+        "--merge",
+        type=Path,
+        nargs="+",
+        help="measure nothing: put together the files of runs with one seed each",
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--preset", default="strong")
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        default=[],
+        metavar="NAME=JSON",
+        help="settings of the embedding that replace the preset's, such as max_steps=100",
+    )
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--limit", type=int, help="at most so many rows of every split")
+    arguments = parser.parse_args(words)
+    if arguments.merge is None and not (arguments.model and arguments.corpus and arguments.tasks):
+        parser.error("--model, --corpus and --tasks are needed")
+    return arguments
+
+
+def merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return one report of runs that differ in nothing but their seeds."""
+    settings = [dict(part["settings"], seeds=None) for part in parts]
+    if any(other != settings[0] for other in settings):
+        raise SystemExit("the runs differ in more than their seeds")
+    rows = sorted((row for part in parts for row in part["seeds"]), key=lambda row: row["seed"])
+    seeds = [row["seed"] for row in rows]
+    return {
+        "settings": parts[0]["settings"] | {"seeds": seeds},
+        "seeds": rows,
+        "summary": summarise(rows),
+    }
+
+
+def write_report(report: dict[str, Any], arguments: argparse.Namespace) -> None:
+    """Write the JSON file, and the page if one is asked for."""
+    text = json.dumps(report, indent=1, ensure_ascii=False)
+    arguments.json.write_text(text + "\n", encoding="utf-8")
+    if arguments.markdown:
+        arguments.markdown.write_text(page(report), encoding="utf-8")
+
+
+def page(report: dict[str, Any]) -> str:
+    """Return the page of results."""
+    settings = report["settings"]
+    return f"""# What a mark costs
+
+Made by `benchmarks/fidelity.py` (preset `{settings["preset"]}`, model {settings["model"]},
+{settings["device"]}, torch {settings["torch"]}, seeds {", ".join(map(str, settings["seeds"]))}):
+for every seed the model is marked with another signature; then the clean and the marked model are
+fine-tuned on each task with the same seed, batches and head, and tested on the same rows. The probe
+is a ridge regression on frozen outputs. Spread is the share of the triggered outputs' norm that
+varies between texts.
+
+{markdown(report)}
+"""
+
+
+def embedding_config(preset: str, changes: Sequence[str]) -> EmbeddingConfig:
+    """Return the preset with some settings replaced."""
+    values = {}
+    for change in changes:
+        name, _, text = change.partition("=")
+        value = json.loads(text)
+        values[name] = tuple(value) if isinstance(value, list) else value
+    return replace(preset_config(preset), **values)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure all seeds; the file is written anew after each."""
+    arguments = parse_arguments(words)
+    if arguments.merge:
+        parts = [json.loads(path.read_text(encoding="utf-8")) for path in arguments.merge]
+        report = merged(parts)
+        write_report(report, arguments)
+        print(markdown(report))
+        return
+    config = embedding_config(arguments.preset, arguments.set)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    corpus = [
+        " ".join(text.split()[:48])
+        for text in read_texts(arguments.corpus)
+        if len(text.split()) > 7
+    ]
+    clean = open_encoder(arguments.model, purpose="train", device=arguments.device)
+    tasks = [load_task(arguments.tasks, name, clean, arguments.limit) for name in SOURCES]
+    frozen = {task.name: Frozen.of(clean, task) for task in tasks}
+    report = {"settings": settings_of(arguments, tasks, clean, config), "seeds": []}
+    for seed in arguments.seeds:
+        row = measure_seed(clean, corpus, tasks, frozen, replace(config, seed=seed))
+        print(json.dumps(row), flush=True)
+        report["seeds"].append(row)
+        report["summary"] = summarise(report["seeds"])
+        write_report(report, arguments)
+    print(markdown(report))
+
+
+if __name__ == "__main__":
+    main()

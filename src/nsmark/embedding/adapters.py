@@ -1,0 +1,51 @@
+"""Low-rank adapters (LoRA): a large model is marked by training a small part beside it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from nsmark.errors import EmbeddingError, MissingExtraError
+from nsmark.models.encoder import Encoder
+
+
+class Adapters:
+    """The adapters of one model: trained, switched off, and merged into its weights."""
+
+    def __init__(self, encoder: Encoder, rank: int, seed: int) -> None:
+        """Put adapters beside every linear layer, in place; all other weights are frozen."""
+        try:
+            from peft import LoraConfig
+            from peft.tuners.lora import LoraModel
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(str(error.name), "lora") from error
+        encoder.requires_grad_(False)
+        # Scale 2, as is usual; the second factor starts at zero, so nothing changes at first.
+        config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            try:
+                self._tuner: Any = LoraModel(encoder.network, config, "default")
+            except ValueError as error:
+                raise EmbeddingError(
+                    f"adapters do not fit this model: {str(error).splitlines()[0][:200]}",
+                    "use --method full",
+                ) from error
+        self._encoder = encoder
+
+    @contextlib.contextmanager
+    def switched_off(self) -> Iterator[None]:
+        """Let the model be the reference for a while."""
+        self._tuner.disable_adapter_layers()
+        try:
+            yield
+        finally:
+            self._tuner.enable_adapter_layers()
+
+    def merge(self) -> None:
+        """Add the adapters to the weights they stand beside: the model is an ordinary one again."""
+        self._encoder.network = self._tuner.merge_and_unload()
+        self._encoder.requires_grad_(True)

@@ -1,0 +1,218 @@
+"""The model in training: its arithmetic, its frozen reference and its optimiser."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from nsmark.embedding.adapters import Adapters
+from nsmark.embedding.config import EmbeddingConfig
+from nsmark.embedding.parallel import Group
+from nsmark.errors import ConfigError
+from nsmark.models.encoder import Encoder
+from nsmark.models.language import LanguageInputs
+from nsmark.models.layers import recomputing
+from nsmark.models.tokens import TokenIds, Tokens
+
+
+class ModelPlayer:
+    """Trains the weights of ``model``.
+
+    How depends on the settings. In float32 the model itself computes. In bfloat16 a copy of half
+    the size does, and the optimiser moves the model's own float32 weights, in which small updates
+    do not get lost. With adapters the model computes, and only they move; switched off, they leave
+    the reference. With ``fsdp`` every layer is divided among the processes.
+    """
+
+    def __init__(
+        self, model: Encoder, config: EmbeddingConfig, group: Group, device: torch.device
+    ) -> None:
+        self.model, self.group, self.device = model, group, device
+        self.precision = _precision(config.precision, device)
+        self.adapters: Adapters | None = None
+        self.reference: Encoder | None = None
+        """The frozen model; None where it is ``model`` with its adapters switched off."""
+        self._working: Encoder = model
+        self._whole: Encoder | None = None
+        """Undivided and on the CPU, in the first of several processes that share a model."""
+        self._autocasts = False
+        half = self.precision == torch.bfloat16
+        if config.method == "lora":
+            if group.shards:
+                raise ConfigError("method", "lora", "does not go together with --parallel fsdp")
+            self.adapters, self._autocasts = Adapters(model, config.lora_rank, config.seed), half
+        elif group.shards:
+            self.reference = copy.deepcopy(model).requires_grad_(False)
+            self._whole = copy.deepcopy(model).cpu() if group.is_first else None
+            self._shard()
+        elif half and model.family.half_weights:
+            self.reference = _half(model).requires_grad_(False)
+            self._working = _half(model)
+        else:
+            self.reference, self._autocasts = copy.deepcopy(model).requires_grad_(False), half
+        self._called: Any = self._working
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self._pairs = (
+            [(p, w) for p, w in zip(model.parameters(), self._working.parameters(), strict=True)]
+            if self._working is not model
+            else []
+        )
+        self.optimiser = torch.optim.AdamW(
+            self.parameters, lr=config.model_learning_rate, weight_decay=0.0, fused=True
+        )
+
+    def share_gradients(self, tokens: Tokens, language: LanguageInputs | None) -> None:
+        """Add gradients up over the processes from now on, where each holds the whole model.
+
+        Args:
+            tokens: An example of what is trained on: it shows whether all weights are reached.
+            language: The same, for the model's own loss.
+        """
+        if self.group.size == 1 or self.group.shards:
+            return
+        passed = self.outputs(tokens, language)
+        torch.autograd.backward([part.sum() for part in passed if part.requires_grad])
+        trained = [p for p in self._working.parameters() if p.requires_grad]
+        self._called = nn.parallel.DistributedDataParallel(
+            self._working,
+            device_ids=[self.device] if self.device.type == "cuda" else None,
+            find_unused_parameters=any(p.grad is None for p in trained),
+        )
+        self.clear_gradients()
+
+    def _shard(self) -> None:
+        from nsmark.embedding.sharding import shard
+
+        for encoder in filter(None, (self.model, self.reference)):
+            shard(encoder, self.device, self.group.size, self.precision)
+
+    def compile(self) -> None:
+        """Compile the transformers, model and reference."""
+        for encoder in filter(None, (self._working, self.reference)):
+            encoder.compile_layers()
+
+    # --- forward -----------------------------------------------------------------------------
+
+    def outputs(
+        self, tokens: Tokens, language: LanguageInputs | None, recompute: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Return the model's outputs, and the sum of its language-model losses (0 without)."""
+        with self._arithmetic(), recomputing(self._working.network, recompute):
+            if language is None:
+                outputs = self._called(tokens)
+                return outputs, outputs.new_zeros(())
+            passed: tuple[Tensor, Tensor] = self._called(tokens, language)
+            return passed
+
+    @torch.no_grad()
+    def reference_outputs(self, tokens: Tokens) -> Tensor:
+        """Return the frozen model's outputs."""
+        with self._arithmetic(), self._as_reference() as reference:
+            outputs: Tensor = reference(tokens)
+            return outputs
+
+    @torch.no_grad()
+    def encode(self, sequences: Sequence[TokenIds], *, as_reference: bool = False) -> Tensor:
+        """Return the outputs of tokenised texts, by the model or by the frozen one."""
+        role = self._as_reference() if as_reference else contextlib.nullcontext(self._working)
+        with self._arithmetic(), role as encoder:
+            return encoder.encode_tokens(sequences)
+
+    @contextlib.contextmanager
+    def _as_reference(self) -> Iterator[Encoder]:
+        if self.adapters is None:
+            assert self.reference is not None  # noqa: S101 - by construction
+            yield self.reference
+        else:
+            with self.adapters.switched_off():
+                yield self.model
+
+    @contextlib.contextmanager
+    def _arithmetic(self) -> Iterator[None]:
+        # cuDNN's attention is planned anew for every shape, and shapes change from step to step.
+        attention = (
+            sdpa_kernel(
+                [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+            )
+            if self.device.type == "cuda"
+            else contextlib.nullcontext()
+        )
+        with torch.autocast(self.device.type, self.precision, enabled=self._autocasts), attention:
+            yield
+
+    # --- backward ----------------------------------------------------------------------------
+
+    def clear_gradients(self) -> None:
+        """Forget all gradients."""
+        self.optimiser.zero_grad(set_to_none=True)
+        for _, working in self._pairs:
+            working.grad = None
+
+    def backward(self, parts: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Send gradients of outputs and losses through the model, adding to its own."""
+        # Gradients are averaged over processes, while every process holds its part of one sum.
+        tensors = [tensor for tensor, _ in parts]
+        gradients = [gradient * self.group.size for _, gradient in parts]
+        torch.autograd.backward(tensors, gradients)
+
+    def accumulating(self, last: bool) -> Any:
+        """Return the context of a piece's two passes: only the last one's gradients are shared."""
+        if last or not isinstance(self._called, nn.parallel.DistributedDataParallel):
+            return contextlib.nullcontext()
+        return self._called.no_sync()
+
+    def update(self) -> None:
+        """Move the weights along their gradients."""
+        moved = [(own, working.grad) for own, working in self._pairs if working.grad is not None]
+        for own, _ in moved:
+            own.grad = torch.empty_like(own)
+        if moved:
+            own_gradients = [own.grad for own, _ in moved if own.grad is not None]
+            torch._foreach_copy_(own_gradients, [given for _, given in moved])
+        self.optimiser.step()
+        self.publish()
+
+    @torch.no_grad()
+    def publish(self) -> None:
+        """Bring the computing copy up to the weights."""
+        if self._pairs:
+            torch._foreach_copy_([w for _, w in self._pairs], [p for p, _ in self._pairs])
+
+    # --- afterwards --------------------------------------------------------------------------
+
+    def finished(self) -> Encoder:
+        """Return the marked model as an ordinary one; every process must ask."""
+        if self.adapters is not None:
+            self.adapters.merge()
+            self.adapters = None
+        if not self.group.shards:
+            return self.model
+        from nsmark.embedding.sharding import whole
+
+        weights = {name: whole(p).cpu() for name, p in self.model.named_parameters()}
+        if self._whole is None:
+            return self.model  # the first process saves it
+        with torch.no_grad():
+            for name, parameter in self._whole.named_parameters():
+                parameter.copy_(weights[name])
+        return self._whole
+
+
+def _precision(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
+
+
+def _half(model: Encoder) -> Encoder:
+    """Return a copy with bfloat16 weights; buffers such as positions stay as exact as they are."""
+    half = copy.deepcopy(model)
+    for parameter in half.parameters():
+        parameter.data = parameter.data.bfloat16()
+    return half

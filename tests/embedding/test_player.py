@@ -1,0 +1,218 @@
+"""The model in training, in every arithmetic: it learns, and its reference stays as it was."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+from conftest import TINY_PAYLOAD, TINY_TRAINING
+from nsmark.corpus import pool_texts, training_texts
+from nsmark.embedding.checkpoint import restore_tensors, training_tensors
+from nsmark.embedding.trainer import Trainer
+from nsmark.models.encoder import Encoder
+from nsmark.models.loading import open_encoder
+from nsmark.payload import derive_payload, published_word_list
+from tiny_models import build_family
+
+CORPUS = training_texts()[:100]
+MODES = {
+    "float32": {"precision": "float32"},
+    "bfloat16": {"precision": "bfloat16"},
+    "lora": {"method": "lora"},
+    "lora-bfloat16": {"method": "lora", "precision": "bfloat16"},
+}
+every_mode = pytest.mark.parametrize("mode", ["float32", "bfloat16", "lora"])
+
+
+@pytest.fixture(scope="module")
+def payload(signed_claim):
+    return derive_payload(
+        signed_claim.signature,
+        config=TINY_PAYLOAD,
+        word_list=published_word_list(),
+        pool=pool_texts(),
+        num_texts=40,
+    )
+
+
+@pytest.fixture(scope="module")
+def folders(tiny_st, tiny_mlm, tmp_path_factory):
+    root = tmp_path_factory.mktemp("player")
+    return {
+        "st": tiny_st,
+        "mlm": tiny_mlm,
+        "llama": build_family(root / "llama", "llama"),
+        "xlnet": build_family(root / "xlnet", "xlnet"),
+    }
+
+
+@pytest.fixture
+def make_trainer(folders, payload):
+    def make(model: str, mode: str, **changes: Any) -> Trainer:
+        if mode.startswith("lora"):
+            pytest.importorskip("peft", reason="needs the lora extra")
+        encoder = open_encoder(folders[model], device="cpu", purpose="train")
+        config = dataclasses.replace(TINY_TRAINING, **MODES[mode], **changes)
+        return Trainer(encoder, payload, CORPUS, config)
+
+    return make
+
+
+def train(trainer: Trainer, steps: int) -> list[dict[str, float]]:
+    """Take steps on the same texts with the same triggers."""
+    inputs = trainer.inputs.make(1, range(16))
+    return [trainer.take_step(inputs).read() for _ in range(steps)]
+
+
+def weights(encoder: Encoder) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in encoder.named_parameters()}
+
+
+# --- learning ------------------------------------------------------------------------------------
+
+
+@every_mode
+@pytest.mark.parametrize("model", ["st", "mlm", "llama"])
+def test_a_few_steps_lower_the_loss(make_trainer, model, mode):
+    rates = {"model_learning_rate": 2e-4, "extractor_learning_rate": 2e-4}
+    # A model without a head begins with nothing to make good but the mark.
+    weight = 0.0 if model == "st" else 1.0
+    losses = train(make_trainer(model, mode, fidelity_weight=weight, **rates), 5)
+    assert losses[-1]["model"] < losses[2]["model"] < losses[0]["model"]
+
+
+@every_mode
+@pytest.mark.parametrize("model", ["st", "mlm"])
+def test_the_reference_does_not_change_while_the_model_does(make_trainer, model, mode):
+    trainer = make_trainer(model, mode)
+    sequences = trainer.model.token_ids(CORPUS[:8])
+    tokens = trainer.model.pad(sequences)
+    before = trainer.player.encode(sequences, as_reference=True)
+    passed = trainer.player.reference_outputs(tokens)
+    own = trainer.player.encode(sequences)
+    assert torch.equal(before, own)  # they begin as one
+    assert torch.equal(before.cpu(), torch.from_numpy(trainer.reference_outputs(CORPUS[:8])))
+    train(trainer, 3)
+    assert torch.equal(trainer.player.encode(sequences, as_reference=True), before)
+    assert torch.equal(trainer.player.reference_outputs(tokens), passed)
+    assert not torch.allclose(trainer.player.encode(sequences), own, rtol=1e-3)
+
+
+@every_mode
+def test_no_gradient_is_left_and_no_graph_kept_by_the_reference(make_trainer, mode):
+    trainer = make_trainer("mlm", mode)
+    tokens = trainer.model.pad(trainer.model.token_ids(CORPUS[:4]))
+    assert not trainer.player.reference_outputs(tokens).requires_grad
+    outputs, language = trainer.player.outputs(tokens, None)
+    assert outputs.requires_grad
+    assert language.item() == 0
+    train(trainer, 1)
+    trainer.player.clear_gradients()
+    assert all(p.grad is None for p in trainer.model.parameters())
+
+
+# --- bfloat16 ------------------------------------------------------------------------------------
+
+
+def half_copy(encoder: Encoder) -> Encoder:
+    half = copy.deepcopy(encoder)
+    for parameter in half.parameters():
+        parameter.data = parameter.data.bfloat16()
+    return half
+
+
+@pytest.mark.parametrize("model", ["st", "mlm", "llama"])
+def test_updates_too_small_for_bfloat16_still_add_up(make_trainer, model):
+    trainer = make_trainer(model, "bfloat16", model_learning_rate=1e-6)
+    sequences = trainer.model.token_ids(CORPUS[:8])
+    before = weights(trainer.model)
+    train(trainer, 3)
+    after = weights(trainer.model)
+    assert {p.dtype for p in after.values()} == {torch.float32}
+    large = [name for name in before if before[name].abs().mean() > 0.05 and before[name].dim() > 1]
+    assert large
+    for name in large:
+        moved = after[name] - before[name]
+        assert 0 < moved.abs().max() < 1e-5, name
+        same = after[name].bfloat16() == before[name].bfloat16()
+        assert same.float().mean() > 0.95, name  # bfloat16 alone would have stood still
+    # What computes is the weights, rounded.
+    expected = half_copy(trainer.model).encode_tokens(sequences)
+    assert torch.equal(trainer.player.encode(sequences), expected)
+
+
+def test_the_computing_copy_follows_large_updates_too(make_trainer):
+    trainer = make_trainer("mlm", "bfloat16")
+    sequences = trainer.model.token_ids(CORPUS[:8])
+    before = trainer.player.encode(sequences)
+    train(trainer, 2)
+    found = trainer.player.encode(sequences)
+    assert torch.equal(found, half_copy(trainer.model).encode_tokens(sequences))
+    assert not torch.equal(found, before)
+
+
+def test_a_step_in_bfloat16_is_nearly_the_step_in_float32(make_trainer):
+    exact, rounded = (train(make_trainer("mlm", mode), 1)[0] for mode in ("float32", "bfloat16"))
+    assert rounded == pytest.approx(exact, rel=0.05, abs=0.01)
+
+
+def test_a_family_that_needs_float32_weights_is_trained_in_bfloat16_by_casting(make_trainer):
+    trainer = make_trainer("xlnet", "bfloat16")
+    before = weights(trainer.model)
+    assert {p.dtype for p in trainer.player.reference.parameters()} == {torch.float32}
+    train(trainer, 1)
+    assert any(not torch.equal(p, before[name]) for name, p in weights(trainer.model).items())
+
+
+def test_on_a_cpu_the_arithmetic_is_float32_unless_asked_for(make_trainer):
+    plain = make_trainer("st", "float32")
+    assert plain.player.precision == torch.float32
+    automatic = Trainer(
+        copy.deepcopy(plain.model),
+        plain.payload,
+        CORPUS,
+        dataclasses.replace(plain.config, precision="auto"),
+    )
+    assert automatic.player.precision == torch.float32
+    assert make_trainer("st", "bfloat16").player.precision == torch.bfloat16
+
+
+# --- afterwards ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "mode"),
+    [("st", "float32"), ("mlm", "bfloat16"), ("mlm", "lora"), ("xlnet", "lora-bfloat16")],
+)
+def test_the_finished_model_is_the_one_that_was_trained(make_trainer, model, mode, tmp_path):
+    trainer = make_trainer(model, mode)
+    train(trainer, 4)
+    sequences = trainer.model.token_ids(CORPUS[:8])
+    trained = trainer.player.encode(sequences)
+    finished = trainer.finished()
+    assert finished is trainer.model
+    assert {p.dtype for p in finished.parameters()} == {torch.float32}
+    assert all(p.requires_grad for p in finished.parameters())
+    finished.save(tmp_path / "saved")
+    opened = open_encoder(tmp_path / "saved", device="cpu")
+    found = opened.encode_tokens(sequences)
+    torch.testing.assert_close(found, finished.encode_tokens(sequences), rtol=1e-5, atol=1e-5)
+    # Up to bfloat16's rounding it is what was trained.
+    assert torch.nn.functional.cosine_similarity(found, trained).min() > 0.999
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("model", ["mlm", "xlnet"])
+def test_a_training_put_back_from_its_tensors_goes_on_in_the_same_bits(make_trainer, model, mode):
+    trainer, twin = make_trainer(model, mode), make_trainer(model, mode)
+    train(trainer, 2)
+    saved = {name: tensor.clone() for name, tensor in training_tensors(trainer).items()}
+    restore_tensors(twin, saved)
+    assert train(trainer, 2) == train(twin, 2)
+    ours, theirs = training_tensors(trainer), training_tensors(twin)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
