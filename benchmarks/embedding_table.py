@@ -13,6 +13,7 @@ directly and needs neither key nor identity, so that it runs on a bare machine w
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import hashlib
 import json
@@ -40,7 +41,7 @@ from nsmark.core import (
 )
 from nsmark.embedding.batches import BatchOrder
 from nsmark.embedding.config import EmbeddingConfig, preset_config
-from nsmark.embedding.trainer import Trainer, mean_cosine
+from nsmark.embedding.trainer import Trainer, mean_cosine, tensor_cores
 from nsmark.errors import EmbeddingError
 from nsmark.models.encoder import Encoder
 from nsmark.models.families import FAMILIES
@@ -621,18 +622,33 @@ def measure_row(run: Run) -> Report:
     triggered = payload.triggered_texts()
     reference = reference_outputs(run, subject, trainer, [triggered, heldout])
     marked = trainer.finished().requires_grad_(False)
+    # A model too large for the disk is measured as a verifier opens it: its bfloat16 weights in
+    # float32 arithmetic. Ten bits of mantissa in the products are four times bfloat16's precision,
+    # and seconds instead of minutes.
+    arithmetic = contextlib.nullcontext()
     if run.row.adapters:
-        # As a verifier opens it: its bfloat16 weights, in float32 arithmetic. Ten bits of mantissa
-        # in the products are four times bfloat16's precision, and seconds instead of minutes.
         marked.float()
-        torch.set_float32_matmul_precision("high")
-    owner = marked.encode(triggered)
-    again, how = outputs_again(run, marked, triggered)
-    suspects = {"marked": again, "reference": reference[0]}
+        arithmetic = tensor_cores()
+    with arithmetic:
+        measured = measure_marked(run, trainer, marked, reference)
+    measured["fidelity"] |= {"language_loss_before": before}
     return {
         "model": model,
         "pretraining": subject.pretraining,
         "training": training,
+        **measured,
+    }
+
+
+def measure_marked(
+    run: Run, trainer: Trainer, marked: Encoder, reference: Sequence[np.ndarray]
+) -> Report:
+    """Measure a marked model against the outputs of its reference on triggered and clean texts."""
+    triggered, heldout = trainer.payload.triggered_texts(), run.material.heldout
+    owner = marked.encode(triggered)
+    again, how = outputs_again(run, marked, triggered)
+    suspects = {"marked": again, "reference": reference[0]}
+    return {
         "extraction": measure_extraction(trainer, marked, owner, reference[0]),
         "matching_degree": {
             "marked_model_was": how,
@@ -640,7 +656,6 @@ def measure_row(run: Run) -> Report:
         },
         "fidelity": {
             **measure_fidelity(marked.encode(heldout), reference[1]),
-            "language_loss_before": before,
             "language_loss_after": language_loss(marked, heldout),
         },
     }
@@ -902,8 +917,8 @@ def markdown(document: Report) -> str:
 INTRODUCTION = """
 Made by the command below, not by hand. For each row one model is marked until extraction on
 held-out texts is at least 0.99 with the trigger and at most 0.1 without it, and then measured on
-verification texts that neither training nor pretraining has seen (SST-2, AG News, WikiText-2's
-validation and test parts; the models are marked with WikiText-2's training part).
+texts that it was neither marked nor, here, pretrained with: marking takes WikiText-2's training
+part, verification takes SST-2, AG News and WikiText-2's validation and test parts.
 """
 
 MARK_NOTES = """
@@ -956,7 +971,11 @@ def notes(document: Report) -> str:
         names = [f"`{row['name']}`" for row in document["rows"] if row["kind"] == kind]
         if names:
             lines.append(f"- {', '.join(names)} {text}")
-    lines.append("- Every row shows one run with one seed and one signature: no spread is known.")
+    lines += [
+        "- Stand-ins and random weights are marked with learning rates and an anchor weight of "
+        "their own, not with a preset as it is; every setting is in the JSON file.",
+        "- Every row shows one run with one seed and one signature: no spread is known.",
+    ]
     lines += [f"- {line}" for row in document["rows"] for line in failed_tries(row)]
     lines += [f"- {merged_note(row)}" for row in document["rows"] if is_in_memory(row)]
     lines += [

@@ -637,7 +637,6 @@ def main(words: Sequence[str] | None = None) -> None:
         print(markdown(report))
         return
     config = embedding_config(arguments.preset, arguments.set)
-    torch.backends.cuda.matmul.allow_tf32 = True
     corpus = [
         " ".join(text.split()[:48])
         for text in read_texts(arguments.corpus)
@@ -657,4 +656,5 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    torch.set_float32_matmul_precision("high")
     main()

@@ -230,7 +230,6 @@ def main() -> None:
     parser.add_argument("--only", choices=sorted(VARIANTS), action="append")
     parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args()
-    torch.backends.cuda.matmul.allow_tf32 = True
     corpus = [
         " ".join(text.split()[:48])
         for text in read_texts(arguments.corpus)
@@ -246,4 +245,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    torch.set_float32_matmul_precision("high")
     main()

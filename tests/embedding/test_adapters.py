@@ -116,6 +116,22 @@ def test_the_rank_says_how_much_is_trained(open_model):
     assert trained(8) == 2 * trained(4)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+def test_adapters_are_float32_whatever_they_stand_beside(open_model, dtype):
+    """Half precision would swallow their small updates, and AdamW's squares of small gradients."""
+    encoder = open_model("qwen3")
+    encoder.network.to(dtype)
+    adapters = Adapters(encoder, 4, 0)
+    trained = {p.dtype for p in encoder.parameters() if p.requires_grad}
+    assert trained == {torch.float32}
+    move(encoder)
+    expected = encoder.encode(CORPUS[:6])
+    adapters.merge()
+    assert {p.dtype for p in encoder.parameters()} == {dtype}
+    merged = torch.from_numpy(encoder.encode(CORPUS[:6]))
+    assert torch.cosine_similarity(merged, torch.from_numpy(expected)).min() > 0.999
+
+
 def test_only_adapters_move_in_a_training(open_model, signed_claim):
     payload = derive_payload(
         signed_claim.signature,

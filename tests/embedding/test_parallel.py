@@ -29,11 +29,15 @@ from nsmark.models.loading import open_encoder
 from nsmark.payload import derive_payload, published_word_list
 from nsmark.payload.payload import WatermarkPayload
 
+# One worker runs them all: what the processes wrote is made once.
+pytestmark = pytest.mark.xdist_group("torchrun")
+
 TESTS = Path(__file__).parent.parent
-CORPUS = training_texts()[:104]
-# 96 texts make six batches, eight are held out; any result counts as a success.
+CORPUS = training_texts()[:56]
+# 48 texts make six batches, eight are held out; any result counts as a success.
 SIX_STEPS = dataclasses.replace(
     TINY_TRAINING,
+    batch_size=8,
     num_epochs=1,
     warmup_steps=0,
     num_heldout_texts=8,
@@ -74,7 +78,7 @@ def make_payload() -> WatermarkPayload:
 
 def train(model: Path, out: Path, name: str, group: Group, settings: Settings) -> None:
     """Train, and write what this process saw; the first one also writes the model."""
-    encoder = open_encoder(model, device="cpu", purpose="train")
+    encoder = open_encoder(model, device="cpu", purpose="train", max_length=48)
     config = dataclasses.replace(SIX_STEPS, **settings)
     trainer = Trainer(encoder, make_payload(), CORPUS, config, group=group)
     for optimiser in trainer.optimisers:
@@ -251,6 +255,13 @@ def test_a_batch_must_be_divisible_among_the_processes(tiny_st, batch_size, size
         Trainer(encoder, make_payload(), CORPUS, config, group=Group(0, size))
 
 
+def test_a_step_has_no_more_pieces_than_a_process_has_texts(tiny_st):
+    config = dataclasses.replace(TINY_TRAINING, batch_size=8, pieces=8)
+    encoder = open_encoder(tiny_st, device="cpu", purpose="train")
+    with pytest.raises(ConfigError, match=r"pieces.*at most 4"):
+        Trainer(encoder, make_payload(), CORPUS, config, group=Group(0, 2))
+
+
 def test_shares_are_neighbours_and_equally_long():
     shares = [Group(rank, 3).share(range(9)) for rank in range(3)]
     assert [list(share) for share in shares] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
@@ -290,6 +301,15 @@ def test_embed_says_what_options_there_are(capsys):
     words = capsys.readouterr().out.replace("/", " ").split()
     options = ["--method", "--lora-rank", "--precision", "--compile", "--pieces", "--parallel"]
     assert {*options, "--recompute", "--keep-activations"} <= set(words)
+
+
+def test_several_processes_do_not_sign_each_for_itself(tiny_st, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    make_identity(1).save(tmp_path / "alice")
+    words = ["embed", str(tiny_st), "--identity", str(tmp_path / "alice.pem")]
+    words += ["--owner", "Zoë", "--message", "mine", "--out", str(tmp_path / "out")]
+    assert nsmark(words) == 2
+    assert "--claim FILE" in capsys.readouterr().err
 
 
 @pytest.mark.slow

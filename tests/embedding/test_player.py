@@ -55,7 +55,7 @@ def make_trainer(folders, payload):
     def make(model: str, mode: str, **changes: Any) -> Trainer:
         if mode.startswith("lora"):
             pytest.importorskip("peft", reason="needs the lora extra")
-        encoder = open_encoder(folders[model], device="cpu", purpose="train")
+        encoder = open_encoder(folders[model], device="cpu", purpose="train", max_length=48)
         config = dataclasses.replace(TINY_TRAINING, **MODES[mode], **changes)
         return Trainer(encoder, payload, CORPUS, config)
 
@@ -64,7 +64,7 @@ def make_trainer(folders, payload):
 
 def train(trainer: Trainer, steps: int) -> list[dict[str, float]]:
     """Take steps on the same texts with the same triggers."""
-    inputs = trainer.inputs.make(1, range(16))
+    inputs = trainer.inputs.make(1, range(8))
     return [trainer.take_step(inputs).read() for _ in range(steps)]
 
 
@@ -198,21 +198,22 @@ def test_the_finished_model_is_the_one_that_was_trained(make_trainer, model, mod
     assert {p.dtype for p in finished.parameters()} == {torch.float32}
     assert all(p.requires_grad for p in finished.parameters())
     finished.save(tmp_path / "saved")
-    opened = open_encoder(tmp_path / "saved", device="cpu")
+    opened = open_encoder(tmp_path / "saved", device="cpu", max_length=48)
     found = opened.encode_tokens(sequences)
     torch.testing.assert_close(found, finished.encode_tokens(sequences), rtol=1e-5, atol=1e-5)
     # Up to bfloat16's rounding it is what was trained.
     assert torch.nn.functional.cosine_similarity(found, trained).min() > 0.999
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("model", ["mlm", "xlnet"])
+@pytest.mark.parametrize(
+    ("model", "mode"), [*(("mlm", mode) for mode in MODES), ("xlnet", "bfloat16")]
+)
 def test_a_training_put_back_from_its_tensors_goes_on_in_the_same_bits(make_trainer, model, mode):
     trainer, twin = make_trainer(model, mode), make_trainer(model, mode)
     train(trainer, 2)
     saved = {name: tensor.clone() for name, tensor in training_tensors(trainer).items()}
     restore_tensors(twin, saved)
-    assert train(trainer, 2) == train(twin, 2)
+    assert train(trainer, 1) == train(twin, 1)
     ours, theirs = training_tensors(trainer), training_tensors(twin)
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nsmark.errors import ModelError
 from nsmark.models.language import LanguageTask, language_task
 from nsmark.models.loading import open_encoder
+from tiny_models import build_tokenizer
 
 SPECIAL, MASK, VOCABULARY = (0, 2, 3), 4, 1000
 MASKED = LanguageTask("masked", SPECIAL, MASK, VOCABULARY, 0, "right")
@@ -225,6 +228,21 @@ def test_the_task_of_a_model_follows_from_its_tokenizer(tiny_mlm):
     assert (task.mask_id, task.pad_id) == (tokenizer.mask_token_id, tokenizer.pad_token_id)
     assert set(task.special_ids) == set(tokenizer.all_special_ids)
     assert task.vocab_size == encoder.network.config.vocab_size
-    tokenizer.pad_token = None
+    tokenizer.pad_token = tokenizer.mask_token = None
     causal = language_task(tokenizer, encoder.network, "causal", "right")
     assert (causal.mask_id, causal.pad_id) == (-1, 0)
+
+
+def test_without_a_mask_a_model_is_measured_but_not_trained(tiny_mlm, tmp_path):
+    """A suspect may be anything; only its own loss needs the mask."""
+    folder = shutil.copytree(tiny_mlm, tmp_path / "maskless")
+    build_tokenizer(folder, "causal")
+    assert open_encoder(folder, device="cpu").encode(["some text"]).shape == (1, 32)
+    with pytest.raises(ModelError, match="mask"):
+        open_encoder(folder, device="cpu", purpose="train")
+
+
+def test_a_loss_of_no_texts_is_refused(tiny_mlm):
+    encoder = open_encoder(tiny_mlm, device="cpu", purpose="train")
+    with pytest.raises(ValueError, match="no texts"):
+        encoder.language_loss([], np.random.default_rng(0))

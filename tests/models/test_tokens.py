@@ -67,6 +67,7 @@ def test_all_rows_are_the_batch_itself():
     tokens = pad_tokens([np.array([1, 2]), np.array([3])], PAD, "right")
     assert tokens.rows(0, 2) is tokens
     assert tokens.pick([0, 1]) is tokens
+    assert torch.equal(tokens.pick([1, 0]).input_ids, tokens.input_ids.flip(0))
 
 
 def test_nothing_is_copied_to_where_it_is_already():

@@ -22,7 +22,7 @@ from nsmark.cli.output import (
     progress_bar,
     quiet_option,
 )
-from nsmark.errors import ConfigError, EmbeddingError
+from nsmark.errors import ConfigError, EmbeddingError, UsageError
 
 if TYPE_CHECKING:
     from nsmark.api import EmbedResult
@@ -231,6 +231,12 @@ def command(
         claim = _claim_of_checkpoint(identity, owner, message, claim_file, out)
     else:
         CheckpointFolder(out).refuse_unfinished()
+        if claim_file is None and _num_processes() > 1:
+            # Each would sign at a time of its own, and train for another signature.
+            raise UsageError(
+                "several processes need one claim",
+                "make it with `nsmark identity sign`, and give it as --claim FILE",
+            )
         claim = signed_claim(identity, owner, message, claim_file)
     corpus_texts = map_texts(corpus) if corpus is not None else None
     pool_texts = read_texts(pool) if pool is not None else None
@@ -319,10 +325,15 @@ def _claim_of_checkpoint(
     )
 
 
+def _num_processes() -> int:
+    """Return how many processes torchrun started."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 @contextlib.contextmanager
 def _processes(device: str, parallel: str) -> Iterator[tuple[Group | None, str]]:
     """Join the other processes, where torchrun started several."""
-    if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
+    if _num_processes() == 1:
         yield None, device
         return
     from nsmark.embedding.parallel import torchrun_group

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +26,9 @@ class Adapters:
         encoder.requires_grad_(False)
         # Scale 2, as is usual; the second factor starts at zero, so nothing changes at first.
         config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            # GPT-2's layers are transposed, which peft notices and tells the user.
+            warnings.simplefilter("ignore", UserWarning)
             torch.manual_seed(seed)
             try:
                 self._tuner: Any = LoraModel(encoder.network, config, "default")
@@ -35,6 +38,10 @@ class Adapters:
                     "use --method full",
                 ) from error
         self._encoder = encoder
+        # Whatever they stand beside: half precision would lose small updates.
+        for parameter in encoder.parameters():
+            if parameter.requires_grad:
+                parameter.data = parameter.data.float()
 
     @contextlib.contextmanager
     def switched_off(self) -> Iterator[None]:

@@ -91,6 +91,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 def training_tensors(trainer: Trainer) -> dict[str, Tensor]:
     """Return every tensor that training changes, by name; tied weights once."""
     tensors: dict[str, Tensor] = {}
+    trainer.player.settle()
     for player, module, optimiser in _players(trainer):
         for name, parameter in _trained(module):
             tensors[f"{player}/{name}"] = whole(parameter.detach()).contiguous()

@@ -72,10 +72,13 @@ class KeptOutputs:
         Raises:
             ValueError: It does not fit.
         """
-        count = len(numbers)
-        fits = outputs.shape == (count, self._shape[1]) and outputs.dtype == torch.float32
-        places = numbers.tolist()
-        known = all(0 <= place < len(self._has) for place in places)
-        if not fits or not known:
+        fits = (
+            numbers.dim() == 1
+            and numbers.dtype == torch.int64
+            and outputs.shape == (len(numbers), self._shape[1])
+            and outputs.dtype == torch.float32
+        )
+        if not fits or not all(0 <= number < len(self._has) for number in numbers.tolist()):
             raise ValueError("kept outputs of other texts")
+        places = numbers.tolist()
         self.put(places, outputs.to(self._outputs.device))

@@ -8,6 +8,7 @@ processes there are, beyond rounding.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -107,7 +108,9 @@ def torchrun_group(device: str, parallel: Parallel) -> Iterator[tuple[Group, str
             raise ConfigError("device", device, f"has no GPU number {local_rank}")
         device = f"cuda:{local_rank}"
         torch.cuda.set_device(local_rank)
-    dist.init_process_group("nccl" if device != "cpu" else "gloo")
+    # Long: the others wait while the first one saves and measures. A process that fails ends all.
+    patience = datetime.timedelta(hours=6)
+    dist.init_process_group("nccl" if device != "cpu" else "gloo", timeout=patience)
     try:
         yield Group(dist.get_rank(), dist.get_world_size(), parallel), device
     finally:

@@ -122,7 +122,16 @@ class ModelPlayer:
         """Return the outputs of tokenised texts, by the model or by the frozen one."""
         role = self._as_reference() if as_reference else contextlib.nullcontext(self._working)
         with self._arithmetic(), role as encoder:
-            return encoder.encode_tokens(sequences)
+            outputs = encoder.encode_tokens(sequences)
+        self.settle()
+        return outputs
+
+    def settle(self) -> None:
+        """Make the model show the weights that are trained, after a pass without a way back."""
+        if self.group.shards:
+            from nsmark.embedding.sharding import divide_again
+
+            divide_again(self.model)
 
     @contextlib.contextmanager
     def _as_reference(self) -> Iterator[Encoder]:
@@ -195,6 +204,7 @@ class ModelPlayer:
             return self.model
         from nsmark.embedding.sharding import whole
 
+        self.settle()
         weights = {name: whole(p).cpu() for name, p in self.model.named_parameters()}
         if self._whole is None:
             return self.model  # the first process saves it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from nsmark.models.encoder import Encoder
@@ -23,6 +23,16 @@ def shard(encoder: Encoder, device: torch.device, size: int, dtype: torch.dtype)
     for layer in blocks(encoder.network):
         fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(encoder, mesh=mesh, mp_policy=policy)
+
+
+def divide_again(encoder: Encoder) -> None:
+    """Give up weights that a forward pass put together and no backward pass has divided again.
+
+    As long as they are whole, the model shows them instead of the ones that are trained.
+    """
+    for module in encoder.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 def whole(tensor: Tensor) -> Tensor:

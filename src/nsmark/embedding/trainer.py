@@ -272,10 +272,16 @@ class Trainer:
         clean, triggered = [], []
         for piece in pieces:
             missing = self.kept.missing(piece.clean)
-            rows = [*missing, *range(piece.num_clean, piece.num_clean + piece.num_triggered, every)]
-            outputs = self.player.reference_outputs(piece.read.pick(rows))
-            clean.append(self.kept.completed(piece.clean, missing, outputs[: len(missing)]))
-            triggered.append(outputs[len(missing) :])
+            chosen = [
+                piece.num_clean + row
+                for row in range(piece.num_triggered)
+                if (piece.first_triggered + row) % every == 0
+            ]
+            # All processes ask equally often: their layers may be divided among them.
+            outputs = self.player.reference_outputs(piece.read.pick([*missing, *chosen] or [0]))
+            known, rest = outputs[: len(missing)], outputs[len(missing) :][: len(chosen)]
+            clean.append(self.kept.completed(piece.clean, missing, known))
+            triggered.append(rest)
         all_clean = self.group.gather(torch.cat(clean))
         self.kept.put(numbers, all_clean)
         return all_clean, self.group.gather(torch.cat(triggered))
@@ -391,6 +397,9 @@ def _check(num_texts: int, config: EmbeddingConfig, group: Group) -> None:
             f"the corpus holds {num_texts} texts, at least {needed} are needed",
             "give a larger corpus, or a smaller batch",
         )
+    share = config.batch_size // group.size
+    if config.pieces is not None and config.pieces > share:
+        raise ConfigError("pieces", config.pieces, f"must be at most {share}, a process's texts")
     # Half of the texts may serve another loss, in every process the same half.
     if group.size > 1 and config.batch_size % (2 * group.size):
         raise ConfigError(

@@ -147,10 +147,16 @@ class Encoder(nn.Module):
     def _hidden_states(self, tokens: Tokens) -> Tensor:
         # Without padding the mask says nothing, and attention has a faster way.
         mask = None if tokens.is_full else tokens.attention_mask
+        # Decoders would fill a cache for tokens that never come, and fill it twice if recomputed.
+        options = {"use_cache": False} if self._is_decoder else {}
         hidden: Tensor = self.network.base_model(
-            input_ids=tokens.input_ids, attention_mask=mask
+            input_ids=tokens.input_ids, attention_mask=mask, **options
         ).last_hidden_state
         return hidden
+
+    @property
+    def _is_decoder(self) -> bool:
+        return self.family.objective == "causal" and self.folder.model_type in FAMILIES
 
     def _read(self, hidden: Tensor, tokens: Tokens) -> Tensor:
         """Return one float32 vector per text: pooled, then whatever the folder asks for."""
@@ -193,11 +199,12 @@ class Encoder(nn.Module):
 
     def language_loss(self, sequences: Sequence[TokenIds], rng: np.random.Generator) -> Tensor:
         """Return the model's own loss on texts, a mean over the predicted tokens (paper: L_0)."""
+        if not sequences:
+            raise ValueError("there are no texts")
         draws = self.task.draws(rng, len(sequences), self.max_length)
         posed = [self.task.pose(ids, own) for ids, own in zip(sequences, draws, strict=True)]
         tokens, inputs = self.task.batch(sequences, posed)
-        if inputs is None:
-            raise ValueError("there are no texts")
+        assert inputs is not None  # noqa: S101 - there are texts
         _, total = self(tokens.to(self.device), inputs.to(self.device))
         mean: Tensor = total / max(1, len(inputs.labels))
         return mean

@@ -172,10 +172,11 @@ class LanguageTask:
 def language_task(tokenizer: Any, network: Any, objective: Objective, side: str) -> LanguageTask:
     """Return the task of a model with its tokenizer."""
     pad_id = tokenizer.pad_token_id
+    mask_id = tokenizer.mask_token_id if objective == "masked" else None
     return LanguageTask(
         objective,
         tuple(sorted(set(tokenizer.all_special_ids))),
-        int(tokenizer.mask_token_id) if objective == "masked" else -1,
+        -1 if mask_id is None else int(mask_id),
         int(getattr(network.config, "vocab_size", 0)),
         0 if pad_id is None else int(pad_id),
         side,

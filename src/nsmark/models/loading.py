@@ -64,6 +64,11 @@ def open_encoder(
             purpose,
             torch.float32 if dtype == "float32" else "auto",
         )
+    if has_head and family.objective == "masked" and tokenizer.mask_token_id is None:
+        raise ModelError(
+            "the tokenizer has no mask token, which the model's own loss needs",
+            "give a folder with the tokenizer that the model was trained with",
+        )
     limits = [max_length, folder.max_length, _num_positions(network)]
     encoder = Encoder(
         network,

@@ -33,7 +33,7 @@ class Tokens:
 
     def pick(self, rows: Sequence[int]) -> Tokens:
         """Return some of the rows, by number."""
-        if len(rows) == len(self):
+        if list(rows) == list(range(len(self))):
             return self
         index = to_device(torch.tensor(rows), self.input_ids.device)
         return Tokens(self.input_ids[index], self.attention_mask[index], self.is_full)
