@@ -25,7 +25,7 @@ demo: $(STAMP) ## watermark, attack and verify a real model (minutes); OUT=folde
 	HF_HUB_OFFLINE=1 $(BIN)/nsmark demo $(if $(OUT),--out $(OUT))
 
 test: $(STAMP) ## run the tests
-	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not gpu" $(ARGS)
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 -m "not slow and not gpu" $(ARGS)
 
 slow: $(STAMP) ## run the tests marked slow
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "slow and not gpu" $(ARGS)

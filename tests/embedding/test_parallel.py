@@ -29,9 +29,6 @@ from nsmark.models.loading import open_encoder
 from nsmark.payload import derive_payload, published_word_list
 from nsmark.payload.payload import WatermarkPayload
 
-# One worker runs them all: what the processes wrote is made once.
-pytestmark = pytest.mark.xdist_group("torchrun")
-
 TESTS = Path(__file__).parent.parent
 CORPUS = training_texts()[:56]
 # 48 texts make six batches, eight are held out; any result counts as a success.
