@@ -24,9 +24,10 @@ kept: float32, attention maps materialised, and at every step the extraction rat
 sample in numpy. The last two can be switched off.
 
 Where there is a choice, the cheaper way is taken, so that a comparison errs in favour of this
-loop: passes 1 to 4 record no graph (the authors' extractor loss reaches back into the model), only
-pass 6 runs the head, only triggered outputs are voted on, and each vote is ``nsmark``'s own
-vectorised function. So it should come out faster than the authors' code.
+loop: only pass 6 runs the head, only triggered outputs are voted on, each vote is ``nsmark``'s own
+vectorised function, and passes 1 to 4 record no graph. The authors' extractor loss reaches back
+into the model, through passes 3 and 4: with ``leaking`` it does so here, too. Either way it should
+come out faster than the authors' code.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class ReferenceLoop:
         *,
         voting: bool = True,
         materialise_attention: bool = True,
+        leaking: bool = False,
         max_length: int = MAX_LENGTH,
         seed: int = 0,
     ) -> None:
@@ -100,6 +102,7 @@ class ReferenceLoop:
             device: Where to train.
             voting: Measure the extraction rate at every step, sample by sample.
             materialise_attention: Compute and return attention maps; else fused attention.
+            leaking: Send the extractor's loss through the model, to no use, as published.
             max_length: Every text is padded or cut to so many tokens.
             seed: Seed of weights, trigger positions and masks.
         """
@@ -111,6 +114,7 @@ class ReferenceLoop:
         self.tokenizer, self.trigger, self.payload = tokenizer, trigger, payload
         self.device, self.max_length = torch.device(device), max_length
         self.voting, self.materialise_attention = voting, materialise_attention
+        self.leaking = leaking
         model = BertForMaskedLM(copy.deepcopy(model_config))
         model.set_attn_implementation("eager" if materialise_attention else "sdpa")
         self.model = model.to(self.device).train()
@@ -140,6 +144,7 @@ class ReferenceLoop:
         with torch.no_grad():
             reference_clean = self.outputs(self.reference, clean)
             reference_triggered = self.outputs(self.reference, triggered)
+        with torch.set_grad_enabled(self.leaking):
             model_clean = self.outputs(self.model, clean)
             model_triggered = self.outputs(self.model, triggered)
         match = self.match_loss(self.extractor(model_triggered))

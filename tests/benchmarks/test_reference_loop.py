@@ -213,6 +213,18 @@ def test_each_player_updates_itself_alone(make_loop):
     assert [torch.equal(*pair) for pair in zip(between, after, strict=True)] == [True, False, True]
 
 
+def test_leaking_costs_a_graph_and_changes_no_weight(make_loop):
+    after = []
+    for leaking in (False, True):
+        loop = make_loop(leaking=leaking)
+        passes = watch_passes(loop)
+        torch.manual_seed(0)
+        loop.step(TEXTS)
+        assert [each.graph for each in passes] == [False, False, leaking, leaking, True, True]
+        after.append(weights(loop.model))
+    assert torch.allclose(*after)
+
+
 def test_texts_too_short_to_mask_keep_the_loss_finite(make_loop):
     loop = make_loop()
     batch = loop.tokenise(["a"])

@@ -140,6 +140,22 @@ def test_a_step_gives_each_player_the_gradient_of_its_own_loss_alone(tiny_st, ma
     assert differ(before, weights(trainer.model))
 
 
+@pytest.mark.parametrize(
+    ("changes", "every"),
+    [
+        ({"batch_size": 4}, 2),
+        ({"batch_size": 128}, 2),
+        ({"batch_size": 512}, 8),
+        ({"batch_size": 512, "spread_weight": 1.0}, 1),
+        ({"batch_size": 512, "decorrelation_weight": 1.0}, 1),
+    ],
+)
+def test_of_a_large_batch_the_reference_sees_64_triggered_texts(
+    tiny_st, make_trainer, changes, every
+):
+    assert make_trainer(tiny_st, training_texts()[:600], **changes).reference_every == every
+
+
 def test_the_model_update_leaves_no_gradient_in_the_extractor(tiny_st, make_trainer):
     trainer = make_trainer(tiny_st)
     step(trainer, 6)

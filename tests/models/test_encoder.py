@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -192,3 +194,9 @@ def test_one_pass_gives_outputs_and_loss_as_two_would(mlm):
         torch.testing.assert_close(outputs, mlm(mlm.pad(read)), rtol=1e-4, atol=1e-5)
     count = sum(len(text.labels) for text in posed)
     assert (total / count).item() == pytest.approx(alone.item(), rel=1e-5)
+
+
+def test_opening_a_model_leaves_the_tokenizers_their_threads(tiny_bert, monkeypatch):
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    open_encoder(tiny_bert, device="cpu").encode(["a text"])
+    assert "TOKENIZERS_PARALLELISM" not in os.environ

@@ -258,6 +258,17 @@ class Trainer:
         return PendingLosses(tuple(losses), self.group.agree(values))
 
     @property
+    def reference_every(self) -> int:
+        """Of how many triggered texts one goes through the reference.
+
+        The paper's L_random is a mean over texts: half of the triggered ones will do, and of a
+        large batch 64, unless a term of ours compares them one by one.
+        """
+        if self.config.spread_weight or self.config.decorrelation_weight:
+            return 1
+        return max(2, self.config.batch_size // 64)
+
+    @property
     def _kept_weight(self) -> float:
         """Weight of L_0 in the model's loss."""
         return (1 - self.config.model_match_weight) * self.config.fidelity_weight
@@ -266,9 +277,7 @@ class Trainer:
         self, numbers: Sequence[int], pieces: Sequence[Piece]
     ) -> tuple[Tensor, Tensor]:
         """Return the reference's outputs on clean and on triggered texts, of all processes."""
-        # The paper's L_random is a mean over texts: of the triggered ones every other will do,
-        # unless a term of ours compares them one by one.
-        every = 1 if self.config.spread_weight or self.config.decorrelation_weight else 2
+        every = self.reference_every
         clean, triggered = [], []
         for piece in pieces:
             missing = self.kept.missing(piece.clean)

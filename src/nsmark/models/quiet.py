@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
 from collections.abc import Iterator
 
@@ -11,7 +10,6 @@ from collections.abc import Iterator
 @contextlib.contextmanager
 def quiet_transformers() -> Iterator[None]:
     """Silence progress bars, advice and deprecation notes of transformers inside the block."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from transformers.utils import logging as transformers_logging
 
     verbosity = transformers_logging.get_verbosity()
