@@ -247,28 +247,28 @@ class EchoSuspect:
 
     def __init__(self, own):
         self.asked = []
-        self.answers = [own.triggered, own.untriggered]
+        self.answers = np.concatenate([own.triggered, own.untriggered])
 
     def outputs(self, texts, on_batch=None):
-        self.asked.append(list(texts))
+        self.asked += texts
         if on_batch is not None:
             on_batch(len(texts), len(texts))
-        return self.answers[len(self.asked) - 1].astype(np.float32)
+        return self.answers.astype(np.float32)
 
 
 def test_suspect_is_asked_the_triggered_texts_and_the_plain_ones(key, own):
     suspect, told = EchoSuspect(own), []
 
-    evidence = measure(key, suspect, lambda name, done, total: told.append((name, done, total)))
+    evidence = measure(key, suspect, lambda done, total: told.append((done, total)))
 
-    triggered, plain = suspect.asked
+    triggered, plain = suspect.asked[:64], suspect.asked[64:]
     assert plain == list(key.verification_texts)
     assert triggered == key.payload().triggered_texts()
     for with_trigger, without in zip(triggered, plain, strict=True):
         words = with_trigger.split()
         assert words.count(key.trigger) >= 5
         assert len(words) == len(without.split()) + 5
-    assert told == [("triggered", 64, 64), ("untriggered", 64, 64)]
+    assert told == [(128, 128)]
     assert evidence.suspect == "echo"
     assert evidence.triggered == measure(key, own).triggered
 

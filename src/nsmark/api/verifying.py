@@ -13,14 +13,13 @@ from nsmark.keyfile.schema import Thresholds, WatermarkKey
 from nsmark.payload.word_list import WordList
 from nsmark.report.report import Report
 from nsmark.report.versions import library_versions
-from nsmark.suspects.base import Suspect, open_suspect
+from nsmark.suspects.base import BatchCallback, Suspect, open_suspect
 from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.controls import owner_controls
 from nsmark.verification.decide import Decision, Verdict, decide, paper_thresholds
 from nsmark.verification.derivations import check_derivations
 from nsmark.verification.measure import (
     BasisFunction,
-    MeasureCallback,
     Statistics,
     measure,
     owner_statistics,
@@ -36,7 +35,7 @@ def verify(
     pool: Sequence[str] | None = None,
     word_list: WordList | None = None,
     device: str = "auto",
-    on_batch: MeasureCallback | None = None,
+    on_batch: BatchCallback | None = None,
 ) -> Report:
     """Test whether a suspect carries a key's watermark, by the paper's rule.
 
@@ -49,7 +48,7 @@ def verify(
         pool: The published pool the key names, if it is not the built-in one.
         word_list: The published word list the key names, if it is not the package's.
         device: Where local models run.
-        on_batch: Told what is being asked, how many texts are done, and of how many.
+        on_batch: Told how many texts are done, and of how many.
 
     Raises:
         KeyFileError: The key is forged: refused before anything is asked.
@@ -116,7 +115,7 @@ def _calibration(
     controls: Sequence[str | Path | Suspect | RecordedOutputs],
     independent: bool,
     device: str,
-    on_batch: MeasureCallback | None,
+    on_batch: BatchCallback | None,
 ) -> tuple[Thresholds | None, list[tuple[str, Statistics]]]:
     """Return thresholds and the controls behind them: the verifier's, else the owner's."""
     owner = owner_statistics(key)

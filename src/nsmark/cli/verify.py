@@ -109,7 +109,7 @@ def command(
             pool=read_texts(pool) if pool is not None else None,
             word_list=read_word_list(word_list) if word_list else None,
             device=device,
-            on_batch=lambda name, done, total: update(done, total, f"{name} texts"),
+            on_batch=lambda done, total: update(done, total, "texts"),
         )
     document = report.to_mapping()
     if report.exit_code == 3:

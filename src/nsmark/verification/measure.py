@@ -26,10 +26,9 @@ from nsmark.core.statistics import (
 )
 from nsmark.errors import EvidenceError
 from nsmark.keyfile.schema import WatermarkKey
-from nsmark.suspects.base import Suspect
+from nsmark.suspects.base import BatchCallback, Suspect
 from nsmark.suspects.recorded import RecordedOutputs
 
-MeasureCallback = Callable[[str, int, int], None]
 BasisFunction = Callable[[NDArray[np.floating]], NDArray[np.float64]]
 """Computes a null basis: :func:`null_space_basis`, or the same on an accelerator."""
 
@@ -86,30 +85,22 @@ class Evidence:
 
 
 def ask(
-    key: WatermarkKey, suspect: Suspect | RecordedOutputs, on_batch: MeasureCallback | None = None
+    key: WatermarkKey, suspect: Suspect | RecordedOutputs, on_batch: BatchCallback | None = None
 ) -> RecordedOutputs:
     """Put the key's texts to a suspect, or take its recorded answers."""
     if isinstance(suspect, RecordedOutputs):
         return suspect
     payload = key.payload()
-    answers = {}
-    for name, texts in (
-        ("triggered", payload.triggered_texts()),
-        ("untriggered", list(payload.verification_texts)),
-    ):
-        callback = None if on_batch is None else _named(on_batch, name)
-        answers[name] = suspect.outputs(texts, callback).astype(np.float64)
-    return RecordedOutputs(suspect.name, answers["triggered"], answers["untriggered"])
-
-
-def _named(on_batch: MeasureCallback, name: str) -> Callable[[int, int], None]:
-    return lambda done, total: on_batch(name, done, total)
+    triggered, untriggered = payload.triggered_texts(), list(payload.verification_texts)
+    # All at once, so that whoever serves the suspect cannot tell the kinds by when they come.
+    outputs = suspect.outputs([*triggered, *untriggered], on_batch).astype(np.float64)
+    return RecordedOutputs(suspect.name, outputs[: len(triggered)], outputs[len(triggered) :])
 
 
 def measure(
     key: WatermarkKey,
     suspect: Suspect | RecordedOutputs,
-    on_batch: MeasureCallback | None = None,
+    on_batch: BatchCallback | None = None,
     basis_of: BasisFunction = null_space_basis,
 ) -> Evidence:
     """Ask a suspect the key's texts and compute every statistic.
