@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nsmark.core import expected_matching_degree
 from nsmark.corpus import pool_texts, training_texts
 from nsmark.errors import EmbeddingError
+from nsmark.payload import derive_payload, published_word_list
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
@@ -22,12 +24,28 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "embedding_table.py"
 def load_script():
     spec = importlib.util.spec_from_file_location("benchmarks_embedding_table", SCRIPT)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path])  # the script adds its folder; others shall not see
+        spec.loader.exec_module(module)
     return module
 
 
 script = load_script()
+
+# The script has loaded its parts: they are found though its folder is off the path again.
+from family_table import marking  # noqa: E402
+from family_table.columns import COST_COLUMNS, MARK_COLUMNS, parameters  # noqa: E402
+from family_table.document import put_row  # noqa: E402
+from family_table.measuring import language_loss  # noqa: E402
+from family_table.page import failed_tries, markdown  # noqa: E402
+from family_table.random_models import save_random, scale_shape  # noqa: E402
+from family_table.rows import ROWS  # noqa: E402
+from family_table.run import Run, anchor_weight  # noqa: E402
+from family_table.scales import SCALES  # noqa: E402
+from family_table.seeds import SEED, SIGNATURE  # noqa: E402
+from family_table.subjects import Subject  # noqa: E402
+from family_table.texts import MAX_WORDS, read_material  # noqa: E402
+from family_table.tokenizer_training import train_tokenizer  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -111,9 +129,7 @@ def test_the_saved_model_matches_its_null_space_and_the_reference_does_not(made,
     assert degree["marked_model_was"] == "saved and read back"
     assert (degree["num_texts"], degree["output_dim"]) == (96, 32)
     assert degree["null_dim"] >= 96 - 32
-    assert degree["chance"] == pytest.approx(
-        script.expected_matching_degree(96, degree["null_dim"])
-    )
+    assert degree["chance"] == pytest.approx(expected_matching_degree(96, degree["null_dim"]))
     for form in ("invariant", "paper"):
         assert 0 <= degree["marked"][form] < 0.01 * degree["chance"]
         assert degree["reference"][form] > 0.02 * degree["chance"]
@@ -136,18 +152,18 @@ def test_the_page_shows_the_rows_and_names_what_is_missing(made):
 
     assert page.startswith("# ")
     assert document["command"] in page
-    assert f"seed {script.SEED}, scale tiny" in page
+    assert f"seed {SEED}, scale tiny" in page
     assert page.count("| bert |") == 2  # one line in each of two tables
     assert f"| bert | {parameters_of(document)} | {steps} |" in page
     assert "`bert`, `gpt2` are stand-ins" in page
     assert "`llama-7b-shape` was not run" in page
     for line in page.splitlines():
         if line.startswith("|"):
-            assert line.count("|") in (len(script.MARK_COLUMNS) + 1, len(script.COST_COLUMNS) + 1)
+            assert line.count("|") in (len(MARK_COLUMNS) + 1, len(COST_COLUMNS) + 1)
 
 
 def parameters_of(document):
-    return script.parameters(by_name(document)["bert"])
+    return parameters(by_name(document)["bert"])
 
 
 def test_rows_of_an_earlier_run_stay_and_the_page_can_be_made_from_them(made, tmp_path):
@@ -177,21 +193,21 @@ def test_large_shapes_are_skipped_without_an_accelerator(data, tmp_path):
         ("bert-large-shape", "skipped"),
         ("llama-7b-shape", "skipped"),
     ]
-    assert "**skipped**: needs a CUDA device" in script.markdown(document)
+    assert "**skipped**: needs a CUDA device" in markdown(document)
 
 
 def test_a_skipped_row_does_not_push_out_a_measured_one():
     document = {"rows": [{"name": "llama-7b-shape", "status": "measured"}]}
 
-    script.put_row(document, {"name": "llama-7b-shape", "status": "skipped"})
+    put_row(document, {"name": "llama-7b-shape", "status": "skipped"})
     assert document["rows"][0]["status"] == "measured"
 
-    script.put_row(document, {"name": "llama-7b-shape", "status": "failed"})
+    put_row(document, {"name": "llama-7b-shape", "status": "failed"})
     assert document["rows"][0]["status"] == "failed"
 
 
 def test_no_text_serves_two_ends(data):
-    material = script.read_material(data)
+    material = read_material(data)
     parts = [set(material.corpus), set(material.heldout), set(material.pool)]
 
     assert all(parts)
@@ -199,29 +215,27 @@ def test_no_text_serves_two_ends(data):
     assert not parts[0] & parts[2]
     assert not parts[1] & parts[2]
     assert "= A heading =" not in material.paragraphs
-    assert max(len(text.split()) for text in material.pool) <= script.MAX_WORDS
+    assert max(len(text.split()) for text in material.pool) <= MAX_WORDS
 
 
 def test_every_family_the_table_promises_has_a_row():
-    stand_ins = {row.name for row in script.ROWS if row.kind == "stand-in"}
+    stand_ins = {row.name for row in ROWS if row.kind == "stand-in"}
 
     assert stand_ins >= {"bert", "roberta", "deberta", "deberta-v2", "xlnet"}
     assert stand_ins >= {"gpt2", "llama", "qwen3", "modernbert", "mamba"}
-    assert script.ROWS[-1].name == "llama-7b-shape"
-    assert len({row.name for row in script.ROWS}) == len(script.ROWS)
+    assert ROWS[-1].name == "llama-7b-shape"
+    assert len({row.name for row in ROWS}) == len(ROWS)
 
 
-@pytest.mark.parametrize(
-    "row", [r for r in script.ROWS if r.kind == "stand-in"], ids=lambda r: r.name
-)
+@pytest.mark.parametrize("row", [r for r in ROWS if r.kind == "stand-in"], ids=lambda r: r.name)
 def test_a_stand_in_opens_with_the_tokenizer_it_was_given(row, data, tmp_path):
-    texts = script.read_material(data).paragraphs[:300]
-    tokenizer = script.train_tokenizer(row.tokenizer, texts, 400)
-    scale = script.SCALES["tiny"]
-    run = script.Run(row, scale, None, None, torch.device("cpu"), tmp_path)
-    shape = script.scale_shape(row.model_type, scale) | row.shape | {"vocab_size": 512}
+    texts = read_material(data).paragraphs[:300]
+    tokenizer = train_tokenizer(row.tokenizer, texts, 400)
+    scale = SCALES["tiny"]
+    run = Run(row, scale, None, None, torch.device("cpu"), tmp_path)
+    shape = scale_shape(row.model_type, scale) | row.shape | {"vocab_size": 512}
 
-    script.save_random(run, shape, tokenizer, tmp_path / "model")
+    save_random(run, shape, tokenizer, tmp_path / "model")
     encoder = run.open(tmp_path / "model")
 
     assert encoder.has_lm_head
@@ -232,60 +246,60 @@ def test_a_stand_in_opens_with_the_tokenizer_it_was_given(row, data, tmp_path):
         "input_ids"
     ]
     assert encoder.is_representable("zymurgy")
-    assert np.isfinite(script.language_loss(encoder, texts[:8]))
+    assert np.isfinite(language_loss(encoder, texts[:8]))
 
 
 @pytest.fixture
 def random_bert(data, tmp_path):
     """A run of the row bert with a folder of random weights, and its payload."""
-    row = next(row for row in script.ROWS if row.name == "bert")
-    scale, material = script.SCALES["tiny"], script.read_material(data)
-    run = script.Run(row, scale, material, None, torch.device("cpu"), tmp_path)
-    tokenizer = script.train_tokenizer(row.tokenizer, material.paragraphs, 400)
-    shape = script.scale_shape("bert", scale) | {"vocab_size": 512}
-    script.save_random(run, shape, tokenizer, tmp_path / "model")
-    payload = script.derive_payload(
-        script.SIGNATURE,
+    row = next(row for row in ROWS if row.name == "bert")
+    scale, material = SCALES["tiny"], read_material(data)
+    run = Run(row, scale, material, None, torch.device("cpu"), tmp_path)
+    tokenizer = train_tokenizer(row.tokenizer, material.paragraphs, 400)
+    shape = scale_shape("bert", scale) | {"vocab_size": 512}
+    save_random(run, shape, tokenizer, tmp_path / "model")
+    payload = derive_payload(
+        SIGNATURE,
         config=scale.payload,
-        word_list=script.published_word_list(),
+        word_list=published_word_list(),
         pool=material.pool,
         num_texts=40,
     )
-    return run, script.Subject(run.open(tmp_path / "model"), tmp_path / "model"), payload
+    return run, Subject(run.open(tmp_path / "model"), tmp_path / "model"), payload
 
 
 def fail_with(monkeypatch, seeds):
     """Let the training fail for some seeds."""
 
-    class Failing(script.Trainer):
+    class Failing(marking.Trainer):
         def run(self):
             if self.config.seed in seeds:
                 raise EmbeddingError("did not converge", "try again")
             return super().run()
 
-    monkeypatch.setattr(script, "Trainer", Failing)
+    monkeypatch.setattr(marking, "Trainer", Failing)
 
 
 def test_a_seed_that_fails_is_followed_by_another_and_told(random_bert, monkeypatch):
     fail_with(monkeypatch, seeds={0})
-    _, training = script.mark(*random_bert)
+    _, training = marking.mark(*random_bert)
 
     assert training["seed"] == training["settings"]["seed"] == 1
     assert training["failed_tries"] == [{"seed": 0, "error": "did not converge"}]
     row = {"name": "bert", "status": "measured", "training": training}
-    assert script.failed_tries(row) == ["`bert` was tried with seed 0 first: did not converge"]
+    assert failed_tries(row) == ["`bert` was tried with seed 0 first: did not converge"]
 
 
 def test_when_every_seed_fails_the_row_does(random_bert, monkeypatch):
     fail_with(monkeypatch, seeds={0, 1, 2})
 
     with pytest.raises(EmbeddingError, match="did not converge"):
-        script.mark(*random_bert)
+        marking.mark(*random_bert)
 
 
 def test_nearly_constant_outputs_are_anchored_lightly():
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((200, 16))
 
-    assert script.anchor_weight(noise) == 1.0
-    assert script.anchor_weight(1 + 0.01 * noise) == pytest.approx(4e-4, rel=0.1)
+    assert anchor_weight(noise) == 1.0
+    assert anchor_weight(1 + 0.01 * noise) == pytest.approx(4e-4, rel=0.1)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.errors import EmbeddingError
@@ -33,7 +37,7 @@ def enroll(
 ) -> tuple[WatermarkKey, Evidence, Evidence]:
     """Build the key from the saved model's outputs, and refuse one that does not verify."""
     triggered_texts, texts = payload.triggered_texts(), payload.verification_texts
-    own_outputs = (saved.encode(triggered_texts), saved.encode(texts))
+    own_outputs = _both(saved, triggered_texts, texts)
     draft = WatermarkKey(
         signed_claim=signed_claim,
         configuration=KeyConfiguration.model_validate(
@@ -66,8 +70,7 @@ def enroll(
         draft,
         RecordedOutputs(
             "reference",
-            reference.encode(triggered_texts).astype("float64"),
-            reference.encode(texts).astype("float64"),
+            *(o.astype("float64") for o in _both(reference, triggered_texts, texts)),
         ),
     )
     thresholds = paper_thresholds(own.triggered, [control.triggered])
@@ -84,6 +87,14 @@ def enroll(
         untriggered=control.untriggered.to_mapping(),
     )
     return replace(draft, thresholds=thresholds, controls=(record,)), own, control
+
+
+def _both(
+    model: Encoder, triggered: Sequence[str], untriggered: Sequence[str]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Ask as a verifier does, in the same batches: so the same model gives the same numbers."""
+    outputs = model.encode([*triggered, *untriggered])
+    return outputs[: len(triggered)], outputs[len(triggered) :]
 
 
 def embedding_report(
