@@ -9,10 +9,10 @@ STAMP  := $(VENV)/.installed
 TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types layers slow bench docs clean
+.PHONY: help setup browser demo test check lint types layers slow forgeries bench docs clean
 
 help: ## list the commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## create .venv with all extras
 
@@ -20,6 +20,12 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
 	touch $(STAMP)
+
+# Only tests of the report page use it, and they say so when it is missing: never an error.
+browser: ## install chromium for the report page's tests (Debian, as root)
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	  && { apt-get install -y -q chromium || { apt-get update -q && apt-get install -y -q chromium; }; } \
+	  >/dev/null 2>&1; } || echo "no chromium, and it cannot be installed here: its tests are skipped"
 
 demo: $(STAMP) ## watermark, attack and verify a real model (minutes); OUT=folder
 	HF_HUB_OFFLINE=1 $(BIN)/nsmark demo $(if $(OUT),--out $(OUT))
@@ -29,6 +35,9 @@ test: $(STAMP) ## run the tests
 
 slow: $(STAMP) ## run the tests marked slow
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "slow and not gpu" $(ARGS)
+
+forgeries: $(STAMP) ## verify ten thousand forged keys (minutes); none may be accepted
+	$(TEST_ENV) NSMARK_FORGERIES=10000 $(BIN)/python -m pytest -n 2 tests/forgeries $(ARGS)
 
 lint: $(STAMP) ## format and lint, without changing files
 	$(BIN)/ruff format --check .

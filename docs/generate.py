@@ -18,12 +18,14 @@ from nsmark.attacks.ll_lfea import LinearAttackConfig
 from nsmark.cli.main import COMMANDS, cli
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.payload.config import PayloadConfig
+from nsmark.suspects.options import QueryOptions
 
 HERE = Path(__file__).parent
 
 SETTINGS = (
     (PayloadConfig, "Payload", "`nsmark embed`, `nsmark.payload.PayloadConfig`"),
     (EmbeddingConfig, "Embedding", "`nsmark embed`, `nsmark.embedding.config.EmbeddingConfig`"),
+    (QueryOptions, "Asking an endpoint", "`nsmark verify`, `nsmark.suspects.QueryOptions`"),
     (LinearAttackConfig, "Attack ll-lfea", "`nsmark attack run ll-lfea --set name=value`"),
 )
 

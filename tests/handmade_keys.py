@@ -30,7 +30,7 @@ from nsmark.keyfile import ControlRecord, KeyConfiguration, Thresholds, Watermar
 from nsmark.payload import PayloadConfig, WatermarkPayload, derive_payload, published_word_list
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import measure, paper_thresholds
-from nsmark.verification.measure import owner_statistics
+from nsmark.verification.measure import Yardstick
 
 CREATED = "2026-01-31T12:00:00Z"
 
@@ -146,10 +146,10 @@ def make_key(
     control = measure(draft, innocent_outputs(draft))
     record = ControlRecord(
         name="reference",
-        triggered=control.triggered.to_mapping(),
+        triggered=control.triggered.to_mapping() | {"rank": float(control.rank)},
         untriggered=control.untriggered.to_mapping(),
     )
-    thresholds = paper_thresholds(owner_statistics(draft), [control.triggered])
+    thresholds = paper_thresholds(Yardstick(draft).own()[0], [control.triggered])
     return reseal(replace(draft, thresholds=thresholds, controls=(record,)), identity_seed)
 
 

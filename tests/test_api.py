@@ -13,6 +13,7 @@ import torch
 
 from conftest import TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING, make_identity
 from nsmark.api import embed, verify
+from nsmark.api.judging import RULES
 from nsmark.core.texts import lines_digest, normalise_text
 from nsmark.corpus import pool_texts, training_texts
 from nsmark.errors import (
@@ -23,7 +24,6 @@ from nsmark.errors import (
     FileAccessError,
     KeyFileError,
     ModelError,
-    NsmarkError,
     TextPoolError,
 )
 from nsmark.keyfile import Thresholds, WatermarkKey, read_key
@@ -302,12 +302,12 @@ def test_an_innocent_model_is_not_accused(tiny_marked, tiny_st, tiny_bert):
     for folder in (tiny_st, tiny_bert):
         report = verify(tiny_marked.key, folder)
         assert report.verdict == "not_shown"
-        assert (report.calibrated_by, report.rule) == ("owner", "paper")
+        assert (report.calibrated_by, report.rule) == ("owner", "calibrated")
 
 
 def test_the_thresholds_are_six_tenths_of_the_gap_to_the_controls(tiny_marked, tiny_st):
     key = tiny_marked.key
-    report = verify(key, tiny_marked.model_folder, controls=[tiny_st])
+    report = verify(key, tiny_marked.model_folder, rule="paper", controls=[tiny_st])
     control = verify(key, tiny_st).to_mapping()
     assert report.calibrated_by == "verifier"
     found = report.thresholds
@@ -339,15 +339,19 @@ def test_a_key_that_accepts_a_control_is_refused(tiny_marked, tiny_st):
 
 def test_thresholds_written_into_a_key_are_not_believed(tiny_marked, tiny_st):
     lenient = Thresholds(min_extraction_rate=-1.0, max_matching_degree=1e9)
-    report = verify(forge(tiny_marked.key, thresholds=lenient), tiny_st)
+    report = verify(forge(tiny_marked.key, thresholds=lenient), tiny_st, rule="paper")
     assert report.verdict == "not_shown"
     assert report.thresholds.max_matching_degree < 10
 
 
 def test_a_key_without_controls_cannot_be_used_without_the_verifiers(tiny_marked, tiny_st):
     key = forge(tiny_marked.key, controls=())
-    with pytest.raises(NsmarkError, match="control"):
-        verify(key, tiny_marked.model_folder)
+    for rule in RULES:
+        report = verify(key, tiny_marked.model_folder, rule=rule)
+        assert report.verdict == "not_shown"
+        assert report.decision.reasons == (
+            "the key holds no controls: give your own with --controls",
+        )
     assert verify(key, tiny_marked.model_folder, controls=[tiny_st]).verdict == "owned"
 
 

@@ -10,8 +10,8 @@ import torch
 from family_table.run import Run
 from family_table.seeds import SEED
 from nsmark.embedding.batches import BatchOrder
+from nsmark.models.batching import TokenIds
 from nsmark.models.encoder import Encoder
-from nsmark.models.tokens import TokenIds
 
 
 def pretrain(encoder: Encoder, run: Run, steps: int) -> None:

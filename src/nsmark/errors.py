@@ -13,7 +13,8 @@
     │   ├── TextPoolError        corpus, pool or word list
     │   └── ModelError           a folder is no model we can open
     ├── EvidenceError            outputs that cannot be measured
-    │   └── EmptyNullSpaceError  fewer texts than dimensions
+    │   ├── EmptyNullSpaceError  fewer texts than dimensions
+    │   └── SuspectError         an endpoint did not answer as it should
     ├── EmbeddingError           training did not reach its targets
     └── MissingExtraError        an optional dependency is not installed
 
@@ -36,6 +37,7 @@ __all__ = [
     "MissingExtraError",
     "ModelError",
     "NsmarkError",
+    "SuspectError",
     "TextPoolError",
     "UsageError",
 ]
@@ -106,6 +108,10 @@ class EmptyNullSpaceError(EvidenceError):
             f"better {max(1500, 2 * output_dim)}",
         )
         self.needed = output_dim + 1
+
+
+class SuspectError(EvidenceError):
+    """An endpoint did not answer as it should."""
 
 
 class EmbeddingError(NsmarkError):

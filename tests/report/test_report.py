@@ -70,7 +70,7 @@ def test_report_has_every_promised_name_whatever_happened(reports, case):
     assert document["reasons"]
     assert all(isinstance(reason, str) and reason for reason in document["reasons"])
     assert document["seconds"] >= 0
-    assert document["rule"] == "paper"
+    assert document["rule"] == "calibrated"
 
 
 @pytest.mark.parametrize("case", EXPECTED)
@@ -92,7 +92,9 @@ def test_measured_report_holds_the_numbers(reports, key):
     assert document["key_id"] == key.key_id
     assert document["suspect"] == "the owner's model"
     assert (document["num_texts"], document["output_dim"], document["null_dim"]) == (64, 16, 48)
-    assert document["thresholds"] == pytest.approx(key.thresholds.model_dump())
+    assert document["thresholds"]["num_control_models"] == 1
+    assert document["thresholds"]["false_accusation_rate"] is None
+    assert document["passed"][0] == "extraction_rate"
     assert document["claim"] == key.signed_claim.claim.to_mapping()
 
 

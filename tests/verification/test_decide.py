@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from nsmark.errors import EvidenceError
 from nsmark.keyfile import Thresholds
 from nsmark.verification import Evidence, Statistics, Verdict, decide, paper_thresholds
+from nsmark.verification.control import Control
 
 LINES = Thresholds(min_extraction_rate=0.5, max_matching_degree=50.0)
 
@@ -27,6 +28,7 @@ def evidence(rate, degree, *, untriggered_rate=0.0, notes=()):
         output_dim=16,
         null_dim=48,
         dead_rows=0,
+        rank=8,
         notes=tuple(notes),
     )
 
@@ -168,7 +170,7 @@ def test_key_that_accepts_a_control_is_refused(rate, degree, control):
     decision = decide(
         evidence(rate, degree),
         LINES,
-        [("fine", statistics(0.0, 100.0)), ("accused", statistics(*control))],
+        [Control("fine", statistics(0.0, 100.0)), Control("accused", statistics(*control))],
     )
 
     if control[0] > 0.5 or control[1] < 50.0:
@@ -182,8 +184,8 @@ def test_key_that_accepts_a_control_is_refused(rate, degree, control):
 def test_key_with_an_inverted_gap_accuses_nobody():
     # An owner whose controls read better than his own model gets lines that all models pass:
     # the controls pass them too, and that refuses the key.
-    controls = [("reads all", statistics(0.9, 90.0))]
-    thresholds = paper_thresholds(statistics(0.2, 0.0), [c for _, c in controls])
+    controls = [Control("reads all", statistics(0.9, 90.0))]
+    thresholds = paper_thresholds(statistics(0.2, 0.0), [c.triggered for c in controls])
     assert thresholds.min_extraction_rate < 0
 
     assert decide(evidence(0.0, 100.0), thresholds, controls).verdict is Verdict.NOT_SHOWN

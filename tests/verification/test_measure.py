@@ -24,7 +24,8 @@ from nsmark.core import (
 from nsmark.errors import EvidenceError
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import STATISTIC_NAMES, Statistics, Verdict, decide, measure
-from nsmark.verification.measure import owner_statistics
+from nsmark.verification.measure import Yardstick
+from nsmark.verification.questions import key_questions
 from spec_names import STATISTICS
 
 
@@ -79,14 +80,14 @@ def test_extraction_is_the_share_made_readable(num_readable):
     evidence = measure(key, owner_outputs(key))
 
     assert evidence.triggered.extraction_rate == pytest.approx(num_readable / 64)
-    assert owner_statistics(key).extraction_rate == pytest.approx(num_readable / 64)
+    assert Yardstick(key).own()[0].extraction_rate == pytest.approx(num_readable / 64)
 
 
 def test_owner_statistics_are_those_of_the_stored_outputs(key, own):
     measured = measure(key, own).triggered
 
-    assert owner_statistics(key).extraction_rate == measured.extraction_rate
-    assert owner_statistics(key).invariant_matching_degree == measured.invariant_matching_degree
+    assert Yardstick(key).own()[0].extraction_rate == measured.extraction_rate
+    assert Yardstick(key).own()[0].invariant_matching_degree == measured.invariant_matching_degree
 
 
 def test_deep_extractor_reads_the_same():
@@ -220,7 +221,7 @@ def test_stored_null_basis_is_never_used(key):
     for basis in (honest, rotated, unrelated, np.zeros((64, 1)), np.ones((64, 63))):
         stored = reseal(key, null_basis=basis.astype(np.float32))
         assert measure(stored, suspect) == plain
-        assert owner_statistics(stored) == owner_statistics(key)
+        assert Yardstick(stored).own() == Yardstick(key).own()
 
 
 def test_untriggered_outputs_are_compared_with_the_owners_untriggered_ones(key, own):
@@ -449,7 +450,7 @@ def test_marked_model_is_found_in_its_folder_and_in_its_recorded_answers(tiny_ma
     from nsmark.verification.measure import ask
 
     key = tiny_marked.key
-    recorded = ask(key, open_suspect(tiny_marked.model_folder, device="cpu"))
+    recorded = ask(key_questions(key), open_suspect(tiny_marked.model_folder, device="cpu"))
 
     # The key holds what the saved folder answers.
     np.testing.assert_allclose(recorded.triggered, key.owner_triggered, atol=1e-5)

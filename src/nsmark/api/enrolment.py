@@ -18,6 +18,8 @@ from nsmark.models.model_card import ModelProvenance
 from nsmark.payload.payload import WatermarkPayload
 from nsmark.report.versions import library_versions
 from nsmark.suspects.recorded import RecordedOutputs
+from nsmark.verification.control import Control
+from nsmark.verification.controls import RANK
 from nsmark.verification.decide import Verdict, decide, paper_thresholds
 from nsmark.verification.measure import Evidence, measure
 
@@ -74,7 +76,7 @@ def enroll(
         ),
     )
     thresholds = paper_thresholds(own.triggered, [control.triggered])
-    decision = decide(own, thresholds, [("reference", control.triggered)])
+    decision = decide(own, thresholds, [Control("reference", control.triggered)])
     extracted = own.triggered.extraction_rate or 0.0
     if decision.verdict is not Verdict.OWNED or extracted <= thresholds.min_extraction_rate:
         raise EmbeddingError(
@@ -83,7 +85,7 @@ def enroll(
         )
     record = ControlRecord(
         name="reference",
-        triggered=control.triggered.to_mapping(),
+        triggered=control.triggered.to_mapping() | {RANK: float(control.rank)},
         untriggered=control.untriggered.to_mapping(),
     )
     return replace(draft, thresholds=thresholds, controls=(record,)), own, control

@@ -3,129 +3,117 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-from nsmark.core.null_space import null_space_basis
+from nsmark.api.controls import Controls
+from nsmark.api.fresh import FreshTexts, fresh_questions
+from nsmark.api.judging import RULES, Judged, judge
+from nsmark.api.opening import AnySuspect, Opening, basis_on
 from nsmark.core.texts import normalise_text
-from nsmark.errors import EvidenceError, MissingExtraError
-from nsmark.keyfile.schema import Thresholds, WatermarkKey
+from nsmark.errors import ConfigError, EvidenceError
+from nsmark.keyfile.schema import WatermarkKey
 from nsmark.payload.word_list import WordList
 from nsmark.report.report import Report
 from nsmark.report.versions import library_versions
-from nsmark.suspects.base import BatchCallback, Suspect, open_suspect
+from nsmark.suspects.base import BatchCallback
+from nsmark.suspects.options import QueryOptions
 from nsmark.suspects.recorded import RecordedOutputs
-from nsmark.verification.controls import owner_controls
-from nsmark.verification.decide import Decision, Verdict, decide, paper_thresholds
+from nsmark.verification.calibration import DEFAULT_RATE
+from nsmark.verification.decide import Decision, Verdict
 from nsmark.verification.derivations import check_derivations
-from nsmark.verification.measure import (
-    BasisFunction,
-    Statistics,
-    measure,
-    owner_statistics,
-)
+from nsmark.verification.measure import Yardstick, ask
+from nsmark.verification.questions import Questions
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What was asked, and what the suspect answered."""
+
+    questions: Questions
+    suspect: RecordedOutputs
 
 
 def verify(
     key: WatermarkKey,
-    suspect: str | Path | Suspect | RecordedOutputs,
+    suspect: AnySuspect,
     *,
-    controls: Sequence[str | Path | Suspect | RecordedOutputs] = (),
+    rule: str = "calibrated",
+    controls: Sequence[AnySuspect] = (),
     independent: bool = False,
+    false_accusation_rate: float = DEFAULT_RATE,
+    fresh: FreshTexts | None = None,
     pool: Sequence[str] | None = None,
     word_list: WordList | None = None,
     device: str = "auto",
+    queries: QueryOptions | None = None,
     on_batch: BatchCallback | None = None,
+    on_answers: Callable[[Answers], None] | None = None,
 ) -> Report:
-    """Test whether a suspect carries a key's watermark, by the paper's rule.
+    """Test whether a suspect carries a key's watermark.
 
     Args:
         key: A key from :func:`nsmark.keyfile.read_key`.
         suspect: Address or opened suspect.
-        controls: Innocent models of the verifier's own; the thresholds then come from them.
+        rule: ``calibrated`` (lines from controls for a stated error rate) or ``paper``.
+        controls: Innocent models of the verifier's own; the lines then come from them alone.
         independent: Trust nothing of the owner's: without ``controls``, or with a pool or word
             list that is not at hand, nothing can be shown.
+        false_accusation_rate: Rate for which the rule ``calibrated`` draws its lines.
+        fresh: Texts of the verifier's choice, asked of the owner's model, too.
         pool: The published pool the key names, if it is not the built-in one.
         word_list: The published word list the key names, if it is not the package's.
         device: Where local models run.
+        queries: How endpoints are asked.
         on_batch: Told how many texts are done, and of how many.
+        on_answers: Given what the suspect answered, to draw or to keep it.
 
     Raises:
         KeyFileError: The key is forged: refused before anything is asked.
     """
-    started = time.perf_counter()
+    started, began = time.perf_counter(), datetime.now(UTC)
+    if rule not in RULES:
+        raise ConfigError("rule", rule, f"must be one of {', '.join(RULES)}")
     if pool is not None:
         pool = [text for text in map(normalise_text, pool) if text]
     unchecked = check_derivations(key, pool=pool, word_list=word_list)
-    thresholds, measured = _calibration(key, controls, independent, device, on_batch)
+    opening = Opening(key, device, queries)
+    questions = None
+    if fresh is not None:
+        questions = fresh_questions(key, fresh, pool, device)
+    yardstick = Yardstick(key, basis_on(device), questions)
     name = suspect.name if hasattr(suspect, "name") and not isinstance(suspect, Path) else suspect
+    given = Controls(yardstick, opening, controls, independent)
+    given.ask(on_batch)
     evidence = None
     try:
-        evidence = measure(key, _opened(key, suspect, device), on_batch, basis_on(device))
-        decision = decide(evidence, thresholds, measured)
+        answers = ask(yardstick.questions, opening.open(suspect), on_batch)
+        evidence = yardstick.compare(answers)
+        if on_answers is not None:
+            on_answers(Answers(yardstick.questions, answers))
+        judged = judge(rule, yardstick, evidence, given, false_accusation_rate)
         if independent and unchecked:
-            decision = Decision(Verdict.NOT_SHOWN, ("the key's derivations were not checked",))
+            reason = "the key's derivations were not checked"
+            judged = Judged(Decision(Verdict.NOT_SHOWN, (reason,)))
     except EvidenceError as error:
-        decision = Decision(Verdict.COULD_NOT_MEASURE, (str(error), error.hint))
+        judged = Judged(Decision(Verdict.COULD_NOT_MEASURE, (str(error), error.hint)))
     return Report(
-        decision=decision,
-        rule="paper",
+        decision=judged.decision,
+        rule=rule,
         evidence=evidence,
-        thresholds=thresholds,
-        calibrated_by=None if thresholds is None else "verifier" if controls else "owner",
+        thresholds=judged.thresholds,
+        calibration=judged.calibration,
+        controls=tuple(judged.controls),
+        calibrated_by=given.by if judged.thresholds or judged.calibration else None,
         unchecked=tuple(unchecked),
+        fresh=None if fresh is None else fresh.randomness.hex(),
+        asked=(began, datetime.now(UTC)),
         suspect=str(name),
         key_id=key.key_id,
+        key_summary=key.public_view(),
         claim=key.signed_claim.claim.to_mapping(),
         versions=library_versions(),
         seconds=time.perf_counter() - started,
     )
-
-
-def basis_on(device: str) -> BasisFunction:
-    """Return the null-basis computation for a device; plain ``auto`` and ``cpu`` need no torch."""
-    if not device.startswith("cuda"):
-        return null_space_basis
-    try:
-        from nsmark.models.loading import resolve_device
-        from nsmark.models.null_space import null_space_basis_on_device
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(str(error.name), "torch") from error
-    resolve_device(device)
-    return lambda matrix: null_space_basis_on_device(matrix, device)
-
-
-def _opened(
-    key: WatermarkKey, suspect: str | Path | Suspect | RecordedOutputs, device: str
-) -> Suspect | RecordedOutputs:
-    if not isinstance(suspect, str | Path):
-        return suspect
-    config = key.configuration
-    return open_suspect(
-        suspect,
-        pooling=config.pooling,
-        normalise=config.normalise,
-        max_length=config.max_length,
-        device=device,
-    )
-
-
-def _calibration(
-    key: WatermarkKey,
-    controls: Sequence[str | Path | Suspect | RecordedOutputs],
-    independent: bool,
-    device: str,
-    on_batch: BatchCallback | None,
-) -> tuple[Thresholds | None, list[tuple[str, Statistics]]]:
-    """Return thresholds and the controls behind them: the verifier's, else the owner's."""
-    owner = owner_statistics(key)
-    if controls:
-        measured = [measure(key, _opened(key, control, device), on_batch) for control in controls]
-        named = [(evidence.suspect, evidence.triggered) for evidence in measured]
-    elif independent:
-        return None, []
-    else:
-        named = owner_controls(key)
-    # Never the numbers written in the key: they follow from its outputs and its controls, and a
-    # key that says otherwise was made to accuse.
-    return paper_thresholds(owner, [statistics for _, statistics in named]), named

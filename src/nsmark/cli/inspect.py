@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -29,23 +29,6 @@ def load_key(path: Path, passphrase_file: Path | None) -> WatermarkKey:
     if not encrypted:
         return read_key(path)
     return read_key(path, find_passphrase(passphrase_file, "NSMARK_KEY_PASSPHRASE", "key file"))
-
-
-def public_view(key: WatermarkKey) -> dict[str, Any]:
-    """Return everything about a key that does not help to find or remove its mark."""
-    return {
-        "format": "nsmark/key/1",
-        "key_id": key.key_id,
-        **key.signed_claim.public_form(),
-        "fingerprint": key.signed_claim.public_key.fingerprint,
-        "configuration": key.configuration.model_dump(mode="json"),
-        "word_list_sha256": key.word_list_digest,
-        "pool_sha256": key.pool_digest,
-        "model_sha256": key.model_digest,
-        "thresholds": key.thresholds.model_dump(mode="json"),
-        "controls": [control.model_dump(mode="json") for control in key.controls],
-        "library_version": key.library_version,
-    }
 
 
 @click.command("inspect")
@@ -80,7 +63,7 @@ def command(
         if path is not None:
             ensure_new_file(path)
     key = load_key(key_file, key_passphrase_file)
-    view = public_view(key)
+    view = key.public_view()
     if public_file is not None:
         write_json(public_file, view)
     if queries_file is not None:

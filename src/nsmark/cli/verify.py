@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from nsmark.cli.asking import asking_options
 from nsmark.cli.inspect import load_key
 from nsmark.cli.output import (
     device_option,
@@ -17,6 +18,12 @@ from nsmark.cli.output import (
     progress_bar,
     quiet_option,
 )
+from nsmark.errors import UsageError
+
+if TYPE_CHECKING:
+    from nsmark.api.fresh import FreshTexts
+    from nsmark.api.verifying import Answers
+    from nsmark.suspects.options import QueryOptions
 
 _file = click.Path(dir_okay=False, path_type=Path)
 
@@ -28,7 +35,7 @@ def unmeasured(reason: str) -> dict[str, Any]:
 
     report = Report(
         decision=Decision(Verdict.COULD_NOT_MEASURE, (reason,)),
-        rule="paper",
+        rule="calibrated",
         evidence=None,
         thresholds=None,
         calibrated_by=None,
@@ -42,15 +49,43 @@ def unmeasured(reason: str) -> dict[str, Any]:
     return report.to_mapping() | dict.fromkeys(("rule", "suspect", "key_id", "claim", "seconds"))
 
 
+def fresh_texts(owner_model: Path | None, randomness: str | None) -> FreshTexts | None:
+    """Read the two options that belong together.
+
+    Raises:
+        UsageError: One without the other, or no hexadecimal number.
+    """
+    from nsmark.api.fresh import FreshTexts
+
+    if owner_model is None and randomness is None:
+        return None
+    if owner_model is None or randomness is None:
+        raise UsageError("--owner-model and --fresh belong together", "give both or neither")
+    try:
+        return FreshTexts(owner_model, bytes.fromhex(randomness))
+    except ValueError as error:
+        raise UsageError(
+            "--fresh is no hexadecimal number", "for example: openssl rand -hex 16"
+        ) from error
+
+
 @click.command("verify")
 @click.argument("key_file", metavar="KEY", type=_file)
 @click.argument("suspect")
 @click.option(
     "--rule",
-    type=click.Choice(["paper"]),
-    default="paper",
+    type=click.Choice(["calibrated", "paper"]),
+    default="calibrated",
     show_default=True,
-    help="How the verdict is reached.",
+    help="How the verdict is reached: lines drawn from controls for a stated error rate, or the "
+    "paper's two.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, 0.5, min_open=True, max_open=True),
+    default=1e-3,
+    show_default=True,
+    help="False accusations allowed, where there are enough controls to state one.",
 )
 @click.option(
     "--controls",
@@ -69,6 +104,26 @@ def unmeasured(reason: str) -> dict[str, Any]:
     help="The published pool the key names: FILE[#column] or dataset:NAME, as embed takes it.",
 )
 @click.option("--word-list", type=_file, help="The published word list the key names.")
+@click.option(
+    "--owner-model",
+    type=click.Path(path_type=Path),
+    help="The owner's marked model, asked again now; needs --fresh.",
+)
+@click.option(
+    "--fresh",
+    metavar="HEX",
+    help="Randomness of yours, 32 digits or more, that chooses the texts; needs --owner-model.",
+)
+@click.option(
+    "--report",
+    "report_file",
+    type=_file,
+    help="Write a page with plots to this HTML file, to read and to print.",
+)
+@click.option(
+    "--record", "record_file", type=_file, help="Keep the suspect's answers: a recorded: suspect."
+)
+@asking_options
 @device_option
 @key_passphrase_option
 @quiet_option
@@ -77,10 +132,16 @@ def command(
     key_file: Path,
     suspect: str,
     rule: str,
+    rate: float,
     controls: tuple[str, ...],
     independent: bool,
     pool: str | None,
     word_list: Path | None,
+    owner_model: Path | None,
+    fresh: str | None,
+    report_file: Path | None,
+    record_file: Path | None,
+    queries: QueryOptions,
     device: str,
     key_passphrase_file: Path | None,
     quiet: bool,
@@ -88,29 +149,50 @@ def command(
 ) -> int:
     """Test whether SUSPECT carries KEY's watermark.
 
-    SUSPECT is hf:DIR, st:DIR, recorded:FILE, or a bare folder. Exit status: 0 owned,
-    1 not shown, 2 wrong usage, 3 could not measure.
+    SUSPECT is hf:DIR, st:DIR, onnx:FILE, openai:URL#model (an embeddings endpoint),
+    completions:URL#model (log-probabilities), recorded:FILE, or a bare folder. Exit status:
+    0 owned, 1 not shown, 2 wrong usage, 3 could not measure.
 
     \b
     Example:
-      nsmark verify marked/owner.nsmark suspect-folder
-      nsmark verify marked/owner.nsmark recorded:answers.npz --json
+      nsmark verify marked/owner.nsmark suspect-folder --report report.html
+      nsmark verify marked/owner.nsmark openai:https://api.example.com/v1#embed-1 --cache answers
+      nsmark verify marked/owner.nsmark recorded:answers.npz --controls public-model --json
+      nsmark verify my.nsmark suspect --owner-model model --fresh 0f1e2d3c4b5a69788796a5b4c3d2e1f0
     """
     from nsmark.api import verify
+    from nsmark.files import ensure_new_file, write_atomic
     from nsmark.payload import read_texts, read_word_list
+    from nsmark.suspects import save_recorded
 
+    for path in filter(None, (report_file, record_file)):
+        ensure_new_file(path)
     key = load_key(key_file, key_passphrase_file)
+    kept: list[Answers] = []
     with progress_bar("asking", quiet) as update:
         report = verify(
             key,
             suspect,
+            rule=rule,
             controls=controls,
             independent=independent,
+            false_accusation_rate=rate,
+            fresh=fresh_texts(owner_model, fresh),
+            queries=queries,
             pool=read_texts(pool) if pool is not None else None,
             word_list=read_word_list(word_list) if word_list else None,
             device=device,
             on_batch=lambda done, total: update(done, total, "texts"),
+            on_answers=kept.append,
         )
+    if record_file is not None and kept:
+        save_recorded(record_file, kept[0].suspect.triggered, kept[0].suspect.untriggered)
+    if report_file is not None:
+        from nsmark.report.html import render_html
+        from nsmark.report.pictures import Pictures
+
+        pictures = Pictures.of(key, kept[0].suspect, kept[0].questions) if kept else None
+        write_atomic(report_file, render_html(report, pictures).encode("utf-8"))
     document = report.to_mapping()
     if report.exit_code == 3:
         message, hint = report.decision.reasons[0], report.decision.reasons[-1]

@@ -101,7 +101,9 @@ def _is_clearly_full_rank(triangle: Matrix) -> bool:
     inverse, info = lapack.dtrtri(triangle[:, : len(triangle)])
     if info != 0 or not np.isfinite(inverse).all():
         return False
-    bound = np.linalg.norm(triangle) * np.linalg.norm(np.triu(inverse))
+    # The inverse of a nearly singular triangle has entries whose squares are infinite.
+    with np.errstate(over="ignore"):
+        bound = np.linalg.norm(triangle) * np.linalg.norm(np.triu(inverse))
     return bool(bound < 1 / RANK_TOLERANCE)
 
 

@@ -37,13 +37,14 @@ def _same_texts(
     return first, second
 
 
-def _centred(matrix: Matrix) -> Matrix:
-    centred = np.asarray(matrix - matrix.mean(axis=1, keepdims=True))
+def centred(matrix: Matrix) -> Matrix:
+    """Return the matrix with the mean of every row taken off."""
+    result = np.asarray(matrix - matrix.mean(axis=1, keepdims=True))
     # Of a constant row the rounded mean leaves a residue: a direction that means nothing, and
     # one that every centred null basis annihilates, as if it were the owner's.
     sizes = np.linalg.norm(matrix, axis=1)
-    centred[np.linalg.norm(centred, axis=1) <= DEAD_ROW_TOLERANCE * sizes] = 0.0
-    return centred
+    result[np.linalg.norm(result, axis=1) <= DEAD_ROW_TOLERANCE * sizes] = 0.0
+    return result
 
 
 def unit_columns(matrix: NDArray[np.floating]) -> Matrix:
@@ -71,11 +72,16 @@ def centred_matching_degree(
     are centred. Invariant to suspect → Q·suspect + b·1ᵀ.
     """
     owner, suspect = _same_texts(owner_matrix, suspect_matrix)
+    return matching_degree(centred(suspect), centred_null_basis(owner))
+
+
+def centred_null_basis(owner_matrix: NDArray[np.floating]) -> Matrix:
+    """Return the null basis of the owner's matrix with a row of ones added."""
+    owner = check_matrix(owner_matrix, "owner outputs")
     # The row of ones gets the size of the others, so that the rank count does not depend on the
     # unit in which the outputs are given.
     size = np.linalg.norm(owner[live_rows(owner)]) / np.sqrt(owner.size)
-    basis = null_space_basis(np.vstack([owner, np.full((1, owner.shape[1]), size)]))
-    return matching_degree(_centred(suspect), basis)
+    return null_space_basis(np.vstack([owner, np.full((1, owner.shape[1]), size)]))
 
 
 def alignment(
@@ -97,7 +103,12 @@ def alignment(
             f"outputs answer {units.shape[1]} texts, the null basis belongs to {len(basis)}",
             "measure exactly the key's verification texts, in their order",
         )
-    coupling = (units.T @ units) * (basis @ basis.T)
+    return aligned_scales(units, basis @ basis.T)
+
+
+def aligned_scales(units: Matrix, projector: Matrix) -> tuple[NDArray[np.float64], float]:
+    """Return :func:`alignment` of unit columns, given the projector NNᵀ on the null space."""
+    coupling = (units.T @ units) * projector
     last = min(1, len(coupling) - 1)
     values, vectors = eigh(coupling, subset_by_index=(0, last), check_finite=False)
     scales = vectors[:, 0]
@@ -129,12 +140,16 @@ def subspace_overlap(
         None where a rank leaves no room for chance (rank ≥ num_texts − 1).
     """
     owner, suspect = _same_texts(owner_matrix, suspect_matrix)
-    spaces = [row_space_basis(_centred(matrix)) for matrix in (owner, suspect)]
-    ranks = [space.shape[1] for space in spaces]
-    room = owner.shape[1] - 1
+    return overlap_of(*(row_space_basis(centred(matrix)) for matrix in (owner, suspect)))
+
+
+def overlap_of(first: Matrix, second: Matrix) -> float | None:
+    """Return the overlap of two spaces by their orthonormal bases, shape (num_texts, rank)."""
+    ranks = [space.shape[1] for space in (first, second)]
+    room = len(first) - 1
     if max(ranks) >= room:
         return None
-    raw = float(np.sum((spaces[0].T @ spaces[1]) ** 2)) / min(ranks)
+    raw = float(np.sum((first.T @ second) ** 2)) / min(ranks)
     chance = max(ranks) / room
     return float((raw - chance) / (1 - chance))
 
@@ -164,9 +179,9 @@ def _ridge_residuals(
     Inputs and targets have one row per text; both are centred by training means.
     """
     input_mean, target_mean = inputs[train].mean(axis=0), targets[train].mean(axis=0)
-    centred = inputs[train] - input_mean
-    squares, directions = _principal_axes(centred)
-    rotated = directions.T @ (centred.T @ (targets[train] - target_mean))
+    centred_inputs = inputs[train] - input_mean
+    squares, directions = _principal_axes(centred_inputs)
+    rotated = directions.T @ (centred_inputs.T @ (targets[train] - target_mean))
     projected = (inputs[test] - input_mean) @ directions
     truth = targets[test] - target_mean
     residuals = [

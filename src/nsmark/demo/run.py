@@ -162,18 +162,19 @@ def summary(demo: Demonstration, out: Path) -> str:
     """Return the closing table and the commands that led to it."""
     lines = [
         "",
-        f"{'suspect':16}{'verdict':>12}{'extraction':>12}{'derived':>10}{'matching degree':>18}",
+        f"{'suspect':16}{'verdict':>11}{'extraction':>12}{'derived':>9}{'overlap':>9}"
+        f"{'matching degree':>17}",
     ]
     for name, row in demo.rows.items():
         lines.append(
-            f"{name:16}{row['verdict']:>12}{row['extraction_rate']:>12.3f}"
-            f"{row['derived_extraction_rate']:>10.3f}{row['invariant_matching_degree']:>18.3g}"
+            f"{name:16}{row['verdict']:>11}{row['extraction_rate']:>12.3f}"
+            f"{row['derived_extraction_rate']:>9.3f}{row['aligned_subspace_overlap']:>9.3f}"
+            f"{row['invariant_matching_degree']:>17.3g}"
         )
     limits = next(iter(demo.rows.values()))["thresholds"]
-    lowest_rate = f"> {limits['min_extraction_rate']:.3f}"
-    highest_degree = f"or < {limits['max_matching_degree']:.1f}"
+    lowest = [f"> {limits[n]:.3f}" for n in ("extraction_rate", "aligned_subspace_overlap")]
     lines += [
-        f"{'owned if':28}{lowest_rate:>12}{'':>10}{highest_degree:>18}",
+        f"{'owned if':27}{lowest[0]:>12}{'or':>9}{lowest[1]:>9}",
         "",
         f"clean outputs keep a cosine of {demo.fidelity['clean_cosine']:.4f} to the untouched "
         "model's; the attack changed no task prediction by more than "

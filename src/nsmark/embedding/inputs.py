@@ -14,9 +14,10 @@ from nsmark.core.texts import text_words
 from nsmark.embedding.batches import insert_at_random, step_rng
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.parallel import Group
+from nsmark.models.batching import TokenIds
 from nsmark.models.encoder import Encoder
 from nsmark.models.language import LanguageInputs, PosedText
-from nsmark.models.tokens import TokenIds, Tokens
+from nsmark.models.tokens import Tokens
 from nsmark.payload.mapped import MappedArrays
 from nsmark.payload.payload import WatermarkPayload
 

@@ -15,10 +15,11 @@ from nsmark.embedding.adapters import Adapters
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.parallel import Group
 from nsmark.errors import ConfigError
+from nsmark.models.batching import TokenIds
 from nsmark.models.encoder import Encoder
 from nsmark.models.language import LanguageInputs
 from nsmark.models.layers import recomputing
-from nsmark.models.tokens import TokenIds, Tokens
+from nsmark.models.tokens import Tokens
 
 
 class ModelPlayer:

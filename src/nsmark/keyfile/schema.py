@@ -183,6 +183,22 @@ class WatermarkKey:
             pool_digest=self.pool_digest,
         )
 
+    def public_view(self) -> dict[str, Any]:
+        """Return everything about the key that does not help to find or remove its mark."""
+        return {
+            "format": "nsmark/key/1",
+            "key_id": self.key_id,
+            **self.signed_claim.public_form(),
+            "fingerprint": self.signed_claim.public_key.fingerprint,
+            "configuration": self.configuration.model_dump(mode="json"),
+            "word_list_sha256": self.word_list_digest,
+            "pool_sha256": self.pool_digest,
+            "model_sha256": self.model_digest,
+            "thresholds": self.thresholds.model_dump(mode="json"),
+            "controls": [control.model_dump(mode="json") for control in self.controls],
+            "library_version": self.library_version,
+        }
+
     def tensors(self) -> dict[str, Array]:
         """Return all arrays by their name in the file."""
         named = {} if self.null_basis is None else {NULL_BASIS: self.null_basis}

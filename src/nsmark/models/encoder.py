@@ -15,19 +15,20 @@ from safetensors.torch import save as save_safetensors
 from torch import Tensor, nn
 
 from nsmark.errors import ConfigError, ModelError
+from nsmark.models.batching import TokenIds, length_batches
 from nsmark.models.families import FAMILIES, UNKNOWN_FAMILY
 from nsmark.models.folder import POOLINGS, DenseLayer, ModelFolder
 from nsmark.models.language import LanguageInputs, LanguageTask, language_task
 from nsmark.models.layers import blocks
 from nsmark.models.quiet import quiet_transformers
 from nsmark.models.saving import keep_generation_config, write_sentence_transformer_files
-from nsmark.models.tokens import TokenIds, Tokens, pad_tokens
+from nsmark.models.tokens import Tokens, pad_tokens
 
 BatchCallback = Callable[[int, int], None]
 
 # Sentences of similar length share a batch, up to this many tokens including padding: on a CPU
 # large enough to fill the cores, small enough to stay in the cache.
-_TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 65536}
+TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 65536}
 
 
 class Encoder(nn.Module):
@@ -230,7 +231,7 @@ class Encoder(nn.Module):
         """
         device = self.device
         outputs = torch.empty((len(sequences), self.output_dim), device=device)
-        budget, done = _TOKENS_PER_BATCH.get(device.type, 2048), 0
+        budget, done = TOKENS_PER_BATCH.get(device.type, 2048), 0
         for rows in length_batches([len(s) for s in sequences], budget):
             outputs[rows] = self(self.pad([sequences[row] for row in rows]))
             done += len(rows)
@@ -319,16 +320,6 @@ def pool(hidden: Tensor, attention_mask: Tensor, pooling: str) -> Tensor:
     if pooling == "max":
         return hidden.masked_fill(mask == 0, torch.finfo(hidden.dtype).min).amax(dim=1)
     raise ConfigError("pooling", pooling, f"must be one of {', '.join(POOLINGS)}")
-
-
-def length_batches(lengths: Sequence[int], tokens_per_batch: int) -> Iterator[list[int]]:
-    """Yield index batches of similar length, each within a budget of padded tokens."""
-    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
-    start = 0
-    while start < len(order):
-        size = max(1, tokens_per_batch // max(1, lengths[order[start]]))
-        yield order[start : start + size]
-        start += size
 
 
 def _load_dense(root: Path, layer: DenseLayer) -> nn.Linear:

@@ -108,6 +108,16 @@ def _model_type(path: Path) -> str:
     return model_type
 
 
+def has_classifier_head(folder: ModelFolder) -> bool:
+    """Return whether a checkpoint says that it is a classifier or reward model over texts."""
+    if folder.kind != "hf":
+        return False
+    names = read_json_object(folder.path / "config.json").get("architectures")
+    return isinstance(names, list) and any(
+        str(name).endswith("ForSequenceClassification") for name in names
+    )
+
+
 def _describe_sentence_transformer(path: Path) -> ModelFolder:
     modules = read_json(path / "modules.json")
     try:

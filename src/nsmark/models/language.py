@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nsmark.models.batching import TokenIds
 from nsmark.models.families import Objective
-from nsmark.models.tokens import TokenIds, Tokens, pad_tokens, to_device
+from nsmark.models.tokens import Tokens, pad_tokens, to_device
 
 _MASKED_SHARE = 0.15
 _PREDICTED_SHARE = 1 / 6  # XLNet predicts one token in six

@@ -13,6 +13,7 @@ from nsmark.models.families import FAMILIES, UNKNOWN_FAMILY, Family
 from nsmark.models.folder import POOLINGS, describe_folder, read_json, read_json_object
 from nsmark.models.hub import find_folder
 from nsmark.models.quiet import quiet_transformers
+from nsmark.models.tokenizer import first_line, load_tokenizer
 
 Purpose = Literal["measure", "train"]
 
@@ -55,9 +56,9 @@ def open_encoder(
             f"models of family {folder.model_type!r} cannot be watermarked yet",
             f"known: {', '.join(sorted(FAMILIES))}; add a row to nsmark/models/families.py",
         )
-    _check_shards(folder.transformer_path)
+    check_shards(folder.transformer_path)
     with quiet_transformers():
-        tokenizer = _load_tokenizer(folder.transformer_path)
+        tokenizer = load_tokenizer(folder.transformer_path)
         network, has_head = _load_network(
             folder.transformer_path,
             family,
@@ -69,7 +70,7 @@ def open_encoder(
             "the tokenizer has no mask token, which the model's own loss needs",
             "give a folder with the tokenizer that the model was trained with",
         )
-    limits = [max_length, folder.max_length, _num_positions(network)]
+    limits = [max_length, folder.max_length, num_positions(network)]
     encoder = Encoder(
         network,
         tokenizer,
@@ -94,15 +95,6 @@ def resolve_device(device: str) -> torch.device:
     return resolved
 
 
-def _load_tokenizer(path: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # transformers raises many kinds, all meaning the same here
-        raise ModelError(f"the tokenizer in {path} cannot be opened", _first_line(error)) from error
-
-
 def _load_network(
     path: Path, family: Family, purpose: Purpose, dtype: torch.dtype | str
 ) -> tuple[Any, bool]:
@@ -125,7 +117,7 @@ def _load_network(
                 return network, True
         network, info = AutoModel.from_pretrained(path, **options)
     except Exception as error:  # see above
-        raise ModelError(f"the model in {path} cannot be opened", _first_line(error)) from error
+        raise ModelError(f"the model in {path} cannot be opened", first_line(error)) from error
     # A pooler nobody reads may be absent; anything else missing would be random weights.
     missing = [key for key in info["missing_keys"] if not key.startswith("pooler.")]
     if len(missing) < len(info["missing_keys"]):
@@ -138,7 +130,7 @@ def _load_network(
     return network, False
 
 
-def _check_shards(path: Path) -> None:
+def check_shards(path: Path) -> None:
     """Refuse a list of weight files that leads out of the folder."""
     index = path / "model.safetensors.index.json"
     if not index.is_file():
@@ -149,7 +141,7 @@ def _check_shards(path: Path) -> None:
         raise ModelError(f"{index.name} names files outside the folder", "do not trust this model")
 
 
-def _num_positions(network: Any) -> int:
+def num_positions(network: Any) -> int:
     """Return for how many tokens the model has positions; 0 where it does not say.
 
     RoBERTa and its kin count positions from their padding index on, so some are never used.
@@ -164,7 +156,3 @@ def _stores_lm_head(path: Path) -> bool:
     architectures = read_json(path / "config.json").get("architectures") or []
     marks = ("MaskedLM", "PreTraining", "CausalLM", "LMHead")
     return any(mark in str(name) for name in architectures for mark in marks)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-TokenIds = NDArray[np.int32]
+from nsmark.models.batching import TokenIds, pad_arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +50,5 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 def pad_tokens(sequences: Sequence[TokenIds], pad_id: int, side: str) -> Tokens:
     """Make a batch of token sequences, filled up on one side."""
-    lengths = np.array([len(sequence) for sequence in sequences])
-    longest = int(lengths.max())
-    starts = longest - lengths if side == "left" else np.zeros_like(lengths)
-    columns = np.arange(longest)
-    mask = (columns >= starts[:, None]) & (columns < (starts + lengths)[:, None])
-    ids = np.full(mask.shape, pad_id, dtype=np.int64)
-    ids[mask] = np.concatenate(sequences)
+    ids, mask = pad_arrays(sequences, pad_id, side)
     return Tokens(torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64)), bool(mask.all()))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from nsmark.keyfile.schema import Thresholds
+from nsmark.verification.calibration import Calibration
+from nsmark.verification.control import Control
 from nsmark.verification.decide import Decision, Verdict
 from nsmark.verification.measure import STATISTIC_NAMES, Evidence
 
@@ -35,6 +38,11 @@ class Report:
     evidence: Evidence | None
     """None when the suspect could not be measured."""
     thresholds: Thresholds | None
+    """The two lines of the rule ``paper``."""
+    calibration: Calibration | None = None
+    """The lines of the rule ``calibrated``."""
+    controls: tuple[Control, ...] = ()
+    """The innocent models behind the lines."""
     calibrated_by: str | None
     """``owner``, ``verifier`` or None."""
     unchecked: tuple[str, ...]
@@ -44,6 +52,12 @@ class Report:
     claim: dict[str, str]
     versions: dict[str, str | None]
     seconds: float
+    fresh: str | None = None
+    """The verifier's randomness, if the texts were of his choice."""
+    key_summary: dict[str, Any] = field(default_factory=dict)
+    """What of the key is no secret."""
+    asked: tuple[datetime, datetime] | None = None
+    """When the measurement began and ended."""
 
     @property
     def verdict(self) -> Verdict:
@@ -63,21 +77,30 @@ class Report:
             "verdict": str(self.verdict),
             "rule": self.rule,
             "reasons": list(self.decision.reasons),
+            "passed": list(self.decision.passed),
             "unchecked": list(self.unchecked),
             **(evidence.triggered.to_mapping() if evidence else nothing),
             "untriggered": evidence.untriggered.to_mapping() if evidence else nothing,
-            "thresholds": self.thresholds.model_dump(mode="json") if self.thresholds else None,
+            "thresholds": self._thresholds(),
             "calibrated_by": self.calibrated_by,
             "num_texts": evidence.num_texts if evidence else None,
             "output_dim": evidence.output_dim if evidence else None,
             "null_dim": evidence.null_dim if evidence else None,
             "dead_rows": evidence.dead_rows if evidence else None,
+            "rank": evidence.rank if evidence else None,
+            "fresh": self.fresh,
+            "asked": [moment.isoformat(timespec="seconds") for moment in self.asked or ()],
             "key_id": self.key_id,
             "claim": self.claim,
             "suspect": self.suspect,
             "versions": self.versions,
             "seconds": round(self.seconds, 3),
         }
+
+    def _thresholds(self) -> dict[str, Any] | None:
+        if self.calibration is not None:
+            return dict(self.calibration.to_mapping())
+        return self.thresholds.model_dump(mode="json") if self.thresholds else None
 
     def to_json(self) -> str:
         """Return the JSON text."""
@@ -108,7 +131,11 @@ class Report:
                 f"space of {self.evidence.null_dim}, rule '{self.rule}', calibrated by "
                 f"{self.calibrated_by or 'nobody'}, {self.seconds:.1f} s",
             ]
-        lines.append(f"key {self.key_id}")
+        lines += [
+            f"key {self.key_id}",
+            "Nothing here shows when this key was made: a key made afterwards from anybody's model "
+            "matches that model. Compare the key's id with a dated receipt.",
+        ]
         return "\n".join(lines)
 
 

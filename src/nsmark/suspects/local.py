@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nsmark.errors import MissingExtraError, ModelError
-from nsmark.models.folder import describe_folder
+from nsmark.models.folder import describe_folder, has_classifier_head
 from nsmark.models.hub import find_folder
 from nsmark.suspects.base import BatchCallback
 
 
 class LocalModel:
-    """A transformers or sentence-transformers folder."""
+    """A transformers or sentence-transformers folder; of a classifier, its logits."""
 
     def __init__(
         self,
@@ -33,6 +33,8 @@ class LocalModel:
             Path(model) if kind is None else find_folder(model), ignore_modules=kind == "hf"
         )
         try:
+            from nsmark.models.classifier import Classifier, open_classifier
+            from nsmark.models.encoder import Encoder
             from nsmark.models.loading import open_encoder
         except ModuleNotFoundError as error:
             raise MissingExtraError(str(error.name), "torch") from error
@@ -44,14 +46,19 @@ class LocalModel:
         # A folder that says itself how it is read is read so; only a bare transformer takes the
         # key's way of reading.
         own_way = folder.kind == "st"
-        self.encoder = open_encoder(
-            folder.path,
-            pooling=None if own_way else pooling,
-            normalise=None if own_way else normalise,
-            max_length=max_length,
-            device=device,
-            ignore_modules=kind == "hf",
-        )
+        self.encoder: Encoder | Classifier
+        if has_classifier_head(folder):
+            # What its users see are the logits; they are neither pooled nor scaled.
+            self.encoder = open_classifier(folder.path, max_length=max_length, device=device)
+        else:
+            self.encoder = open_encoder(
+                folder.path,
+                pooling=None if own_way else pooling,
+                normalise=None if own_way else normalise,
+                max_length=max_length,
+                device=device,
+                ignore_modules=kind == "hf",
+            )
         self._name = f"{'st' if own_way else 'hf'}:{model}"
 
     @property

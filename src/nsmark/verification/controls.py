@@ -5,11 +5,15 @@ from __future__ import annotations
 from nsmark.core.null_space import expected_matching_degree
 from nsmark.errors import KeyFileError
 from nsmark.keyfile.schema import WatermarkKey
+from nsmark.verification.control import Control
 from nsmark.verification.measure import Statistics
 
+RANK = "rank"
+"""Beside the statistics, a control's record holds the rank of its outputs under this name."""
 
-def owner_controls(key: WatermarkKey) -> list[tuple[str, Statistics]]:
-    """Return the key's controls by name.
+
+def owner_controls(key: WatermarkKey) -> list[Control]:
+    """Return the key's controls.
 
     A control invented to be far away would move the thresholds until every model passes. What
     no outputs at all can give is refused here; an honest-looking lie is what ``--independent``
@@ -31,5 +35,13 @@ def owner_controls(key: WatermarkKey) -> list[tuple[str, Statistics]]:
                 f"the key's control {control.name!r} has statistics that no model can have",
                 "the key is forged: refuse it",
             )
-        controls.append((control.name, statistics))
+        rank = control.triggered.get(RANK)
+        controls.append(
+            Control(
+                control.name,
+                statistics,
+                None if rank is None else int(rank),
+                Statistics.from_mapping(control.untriggered),
+            )
+        )
     return controls

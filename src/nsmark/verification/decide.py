@@ -10,6 +10,7 @@ import numpy as np
 
 from nsmark.errors import EvidenceError
 from nsmark.keyfile.schema import Thresholds
+from nsmark.verification.control import Control
 from nsmark.verification.measure import Evidence, Statistics
 
 PAPER_SHARE_OF_GAP = 0.6
@@ -29,6 +30,8 @@ class Decision:
 
     verdict: Verdict
     reasons: tuple[str, ...]
+    passed: tuple[str, ...] = ()
+    """The statistics that accuse."""
 
 
 def paper_thresholds(owner: Statistics, controls: Sequence[Statistics]) -> Thresholds:
@@ -77,7 +80,7 @@ def accepts(triggered: Statistics, thresholds: Thresholds) -> bool:
 def decide(
     evidence: Evidence,
     thresholds: Thresholds | None,
-    controls: Sequence[tuple[str, Statistics]] = (),
+    controls: Sequence[Control] = (),
 ) -> Decision:
     """Apply the paper's rule: extraction first; if it fails, the null space.
 
@@ -91,7 +94,7 @@ def decide(
     """
     if thresholds is None:
         return Decision(Verdict.NOT_SHOWN, ("not calibrated by the verifier",))
-    accepted = [name for name, statistics in controls if accepts(statistics, thresholds)]
+    accepted = [c.name for c in controls if accepts(c.triggered, thresholds)]
     if accepted:
         return Decision(
             Verdict.NOT_SHOWN,
@@ -106,8 +109,12 @@ def decide(
             ),
         )
     reasons = _describe(evidence, thresholds)
-    owned = accepts(evidence.triggered, thresholds)
-    return Decision(Verdict.OWNED if owned else Verdict.NOT_SHOWN, reasons)
+    passed = []
+    if _extraction_passes(evidence.triggered, thresholds):
+        passed.append("extraction_rate")
+    if _matching_passes(evidence.triggered, thresholds):
+        passed.append("invariant_matching_degree")
+    return Decision(Verdict.OWNED if passed else Verdict.NOT_SHOWN, reasons, tuple(passed))
 
 
 def _describe(evidence: Evidence, thresholds: Thresholds) -> tuple[str, ...]:

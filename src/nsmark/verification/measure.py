@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
@@ -16,25 +16,29 @@ from nsmark.core.null_space import (
     live_rows,
     matching_degree,
     null_space_basis,
+    row_space_basis,
 )
 from nsmark.core.statistics import (
-    alignment,
-    centred_matching_degree,
+    aligned_scales,
+    centred,
+    overlap_of,
     predictability,
-    subspace_overlap,
     unit_columns,
 )
 from nsmark.errors import EvidenceError
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.suspects.base import BatchCallback, Suspect
 from nsmark.suspects.recorded import RecordedOutputs
-
-BasisFunction = Callable[[NDArray[np.floating]], NDArray[np.float64]]
-"""Computes a null basis: :func:`null_space_basis`, or the same on an accelerator."""
+from nsmark.verification.owner_side import BasisFunction, OwnerSide, owner_side
+from nsmark.verification.questions import Questions, key_questions
 
 # Outputs that differ between texts by less than this share of their size are constant: float32
 # noise around one vector lies below it, any real model far above.
 _CONSTANT_TOLERANCE = 1e-6
+
+# One scale per text is chosen freely; each dimension of the suspect's outputs has to agree with
+# each of the null space. With few dimensions some scales fit any model.
+_LEAST_CONSTRAINTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,21 +84,102 @@ class Evidence:
     output_dim: int
     null_dim: int
     dead_rows: int
+    rank: int
+    """Dimensions in which the triggered outputs vary."""
     notes: tuple[str, ...]
     """Why a value could not be had, in sentences."""
 
 
 def ask(
-    key: WatermarkKey, suspect: Suspect | RecordedOutputs, on_batch: BatchCallback | None = None
+    questions: Questions,
+    suspect: Suspect | RecordedOutputs,
+    on_batch: BatchCallback | None = None,
 ) -> RecordedOutputs:
-    """Put the key's texts to a suspect, or take its recorded answers."""
+    """Put texts to a suspect, or take its recorded answers."""
     if isinstance(suspect, RecordedOutputs):
         return suspect
-    payload = key.payload()
-    triggered, untriggered = payload.triggered_texts(), list(payload.verification_texts)
+    count = len(questions.triggered)
     # All at once, so that whoever serves the suspect cannot tell the kinds by when they come.
-    outputs = suspect.outputs([*triggered, *untriggered], on_batch).astype(np.float64)
-    return RecordedOutputs(suspect.name, outputs[: len(triggered)], outputs[len(triggered) :])
+    texts = [*questions.triggered, *questions.untriggered]
+    outputs = suspect.outputs(texts, on_batch).astype(np.float64)
+    return RecordedOutputs(suspect.name, outputs[:count], outputs[count:])
+
+
+class Yardstick:
+    """Measures suspects with one key; the owner's side is computed once."""
+
+    def __init__(
+        self,
+        key: WatermarkKey,
+        basis_of: BasisFunction = null_space_basis,
+        questions: Questions | None = None,
+    ) -> None:
+        """Prepare the owner's side.
+
+        Args:
+            key: The key.
+            basis_of: How null bases are computed.
+            questions: Other texts than the key's, with the owner's answers to them.
+        """
+        self.key = key
+        self.questions = questions or key_questions(key)
+        self.triggered = owner_side(self.questions.owner_triggered, basis_of)
+        self.untriggered = owner_side(self.questions.owner_untriggered, basis_of)
+
+    def own(self) -> tuple[Statistics, Statistics]:
+        """Return what the owner's own outputs carry: marks and matching degree, nothing else."""
+        asked = self.questions
+        found = []
+        for side, outputs in (
+            (self.triggered, asked.owner_triggered),
+            (self.untriggered, asked.owner_untriggered),
+        ):
+            degree = invariant_matching_degree(side.matrix, side.basis)
+            found.append(Statistics(invariant_matching_degree=degree, **_marks(self.key, outputs)))
+        return found[0], found[1]
+
+    def own_extraction_with_noise(self, share: float) -> float:
+        """Return what is read from the owner's triggered outputs after a little noise."""
+        outputs = self.questions.owner_triggered.astype(np.float64)
+        noise = np.random.default_rng(0).standard_normal(outputs.shape)
+        noisy = outputs + share * outputs.std(axis=0) * noise
+        return _marks(self.key, noisy)["extraction_rate"]
+
+    def measure(
+        self, suspect: Suspect | RecordedOutputs, on_batch: BatchCallback | None = None
+    ) -> Evidence:
+        """Ask a suspect the key's texts and compute every statistic.
+
+        Raises:
+            EvidenceError: The answers cannot be measured: wrong number of rows, NaN, constant.
+        """
+        return self.compare(ask(self.questions, suspect, on_batch))
+
+    def compare(self, answers: RecordedOutputs) -> Evidence:
+        """Compute every statistic from a suspect's answers."""
+        num_texts = self.key.configuration.num_texts
+        _check_outputs(answers.triggered, "triggered", num_texts)
+        _check_outputs(answers.untriggered, "untriggered", num_texts)
+        if answers.triggered.shape[1] != answers.untriggered.shape[1]:
+            raise EvidenceError(
+                "triggered and untriggered outputs have different dimensions",
+                "measure both on the same model",
+            )
+        notes: list[str] = []
+        triggered, rank = _statistics(self.key, self.triggered, answers.triggered, notes)
+        untriggered, _ = _statistics(self.key, self.untriggered, answers.untriggered, notes)
+        output_dim = answers.triggered.shape[1]
+        return Evidence(
+            suspect=answers.name,
+            triggered=triggered,
+            untriggered=untriggered,
+            num_texts=num_texts,
+            output_dim=output_dim,
+            null_dim=self.triggered.basis.shape[1],
+            dead_rows=output_dim - int(live_rows(_rescaled(answers.triggered).T).sum()),
+            rank=rank,
+            notes=tuple(dict.fromkeys(notes)),
+        )
 
 
 def measure(
@@ -103,33 +188,8 @@ def measure(
     on_batch: BatchCallback | None = None,
     basis_of: BasisFunction = null_space_basis,
 ) -> Evidence:
-    """Ask a suspect the key's texts and compute every statistic.
-
-    Raises:
-        EvidenceError: The answers cannot be measured: wrong number of rows, NaN, constant.
-    """
-    answers = ask(key, suspect, on_batch)
-    for name, outputs in (("triggered", answers.triggered), ("untriggered", answers.untriggered)):
-        _check_outputs(outputs, name, key.configuration.num_texts)
-    if answers.triggered.shape[1] != answers.untriggered.shape[1]:
-        raise EvidenceError(
-            "triggered and untriggered outputs have different dimensions",
-            "measure both on the same model",
-        )
-    notes: list[str] = []
-    triggered, null_dim = _statistics(key, key.owner_triggered, answers.triggered, notes, basis_of)
-    untriggered, _ = _statistics(key, key.owner_untriggered, answers.untriggered, notes, basis_of)
-    output_dim = answers.triggered.shape[1]
-    return Evidence(
-        suspect=answers.name,
-        triggered=triggered,
-        untriggered=untriggered,
-        num_texts=key.configuration.num_texts,
-        output_dim=output_dim,
-        null_dim=null_dim,
-        dead_rows=output_dim - int(live_rows(_rescaled(answers.triggered).T).sum()),
-        notes=tuple(dict.fromkeys(notes)),
-    )
+    """Measure one suspect; see :class:`Yardstick` for many."""
+    return Yardstick(key, basis_of).measure(suspect, on_batch)
 
 
 def _check_outputs(outputs: NDArray[np.float64], name: str, num_texts: int) -> None:
@@ -156,67 +216,58 @@ def _rescaled(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.ldexp(outputs, -exponent))
 
 
-def owner_statistics(key: WatermarkKey) -> Statistics:
-    """Return what thresholds need of the owner's own stored outputs: extraction and degree."""
-    matrix = key.owner_triggered.T.astype(np.float64)
-    return Statistics(
-        extraction_rate=_extraction(key, key.owner_triggered),
-        invariant_matching_degree=invariant_matching_degree(matrix, null_space_basis(matrix)),
-    )
-
-
-def _extraction(key: WatermarkKey, outputs: NDArray[np.floating]) -> float:
+def _marks(key: WatermarkKey, outputs: NDArray[np.floating]) -> dict[str, float]:
+    """Return what is read from outputs of the key's dimension, by the statistic's name."""
     config = key.configuration
     # Outputs or weights beyond float32 give infinity or NaN, which no bit is read from.
     with np.errstate(over="ignore", invalid="ignore"):
         mapped = mlp_forward(outputs, key.extractor)
-    return extraction_rate(mapped, key.signature, config.num_bits, config.spread_factor)
+    sized = _rescaled(outputs.astype(np.float64))
+    return {
+        "extraction_rate": extraction_rate(
+            mapped, key.signature, config.num_bits, config.spread_factor
+        ),
+        "derived_extraction_rate": derived_extraction_rate(sized, key.signature, config.num_bits),
+        "derived_p_value": derived_p_value(sized, key.signature, config.num_bits),
+    }
 
 
 def _statistics(
-    key: WatermarkKey,
-    owner_outputs: NDArray[np.float32],
-    suspect_outputs: NDArray[np.float64],
-    notes: list[str],
-    basis_of: BasisFunction,
+    key: WatermarkKey, owner: OwnerSide, suspect_outputs: NDArray[np.float64], notes: list[str]
 ) -> tuple[Statistics, int]:
-    owner = owner_outputs.T.astype(np.float64)
+    """Return all statistics, and the rank of the suspect's outputs."""
     suspect = _rescaled(suspect_outputs).T
-    basis = basis_of(owner)  # never a stored basis: a rotated one moves the degree
+    space = row_space_basis(centred(suspect))
     statistics = Statistics(
-        matching_degree=matching_degree(suspect, basis),
-        invariant_matching_degree=invariant_matching_degree(suspect, basis),
-        centred_matching_degree=_if_enough(centred_matching_degree, owner, suspect, notes),
-        subspace_overlap=subspace_overlap(owner, suspect),
-        predictability=_if_enough(predictability, owner, suspect, notes),
+        matching_degree=matching_degree(suspect, owner.basis),
+        invariant_matching_degree=invariant_matching_degree(suspect, owner.basis),
+        subspace_overlap=overlap_of(owner.space, space),
+        predictability=_predictability(owner.matrix, suspect, notes),
     )
+    if owner.centred_basis is None:
+        notes.append("the centred matching degree needs more texts than dimensions")
+    else:
+        degree = matching_degree(centred(suspect), owner.centred_basis)
+        statistics = replace(statistics, centred_matching_degree=degree)
     if statistics.subspace_overlap is None:
         notes.append("overlap needs more texts than dimensions: query more texts")
     if suspect.shape[0] == key.configuration.output_dim:
-        num_bits = key.configuration.num_bits
-        statistics = replace(
-            statistics,
-            extraction_rate=_extraction(key, suspect_outputs),
-            derived_extraction_rate=derived_extraction_rate(suspect.T, key.signature, num_bits),
-            derived_p_value=derived_p_value(suspect.T, key.signature, num_bits),
-        )
+        statistics = replace(statistics, **_marks(key, suspect_outputs))
     else:
         notes.append(
-            f"the suspect has {suspect.shape[0]} dimensions, the key {owner.shape[0]}: "
+            f"the suspect has {suspect.shape[0]} dimensions, the key {owner.matrix.shape[0]}: "
             "nothing can be extracted, the null space still tells"
         )
-    return _add_aligned(statistics, owner, suspect, basis, notes, basis_of), basis.shape[1]
+    rank = space.shape[1]
+    return _add_aligned(statistics, owner, suspect, rank, notes), rank
 
 
-def _if_enough(
-    statistic: Callable[[NDArray[np.float64], NDArray[np.float64]], float],
-    owner: NDArray[np.float64],
-    suspect: NDArray[np.float64],
-    notes: list[str],
+def _predictability(
+    owner: NDArray[np.float64], suspect: NDArray[np.float64], notes: list[str]
 ) -> float | None:
-    """Return a statistic that wants more texts than the null space does, or say why not."""
+    """Return the predictability, or say why it cannot be had."""
     try:
-        return statistic(owner, suspect)
+        return predictability(owner, suspect)
     except EvidenceError as error:
         notes.append(f"{error}: {error.hint}")
         return None
@@ -224,30 +275,36 @@ def _if_enough(
 
 def _add_aligned(
     statistics: Statistics,
-    owner: NDArray[np.float64],
+    owner: OwnerSide,
     suspect: NDArray[np.float64],
-    basis: NDArray[np.float64],
+    rank: int,
     notes: list[str],
-    basis_of: BasisFunction,
 ) -> Statistics:
     """Compare after undoing a scale and sign per text; both sides in unit-length outputs.
 
     Where the owner's outputs already have unit length, one alignment serves both forms.
     """
-    if not suspect.any(axis=0).all() or not owner.any(axis=0).all():
+    if (
+        owner.units is None
+        or owner.unit_projector is None
+        or owner.unit_space is None
+        or not suspect.any(axis=0).all()
+    ):
         notes.append("some texts were answered by zero: no alignment of scales")
         return statistics
+    if rank * owner.basis.shape[1] < _LEAST_CONSTRAINTS * owner.num_texts:
+        notes.append(f"outputs of rank {rank} can always be scaled to fit: no alignment of scales")
+        return statistics
     units = unit_columns(suspect)
-    scales, gap = alignment(units, basis)
-    projective = matching_degree(units * scales, basis)
-    owner_units = unit_columns(owner)
-    if not np.allclose(owner, owner_units, rtol=0, atol=1e-6):
-        scales, gap = alignment(units, basis_of(owner_units))
+    scales, gap = aligned_scales(units, owner.projector)
+    projective = matching_degree(units * scales, owner.basis)
+    if owner.unit_projector is not owner.projector:
+        scales, gap = aligned_scales(units, owner.unit_projector)
     aligned = units * scales
     return replace(
         statistics,
         projective_matching_degree=projective,
         alignment_gap=gap,
-        aligned_subspace_overlap=subspace_overlap(owner_units, aligned),
-        aligned_predictability=_if_enough(predictability, owner_units, aligned, notes),
+        aligned_subspace_overlap=overlap_of(owner.unit_space, row_space_basis(centred(aligned))),
+        aligned_predictability=_predictability(owner.units, aligned, notes),
     )

@@ -1,0 +1,293 @@
+"""What is found and who is accused: every theft and innocent model of the open questions, measured.
+
+    python benchmarks/evidence.py --model DIR --data DIR --preset strong --json OUT --markdown OUT
+
+Marks a model, calibrates its key on generated controls, and judges suspects that no line was drawn
+from: fine-tuned on real tasks (DIR after ``--data`` holds ``sst2``, ``offenseval``, ``agnews`` with
+``train.jsonl.gz``; ``wikitext-2`` to embed and distil with), pruned, overwritten, distilled,
+random, each as it is and behind changes of its outputs. ``--tiny``: for a tiny model, to try it out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
+
+from evidence_table.page import markdown
+from evidence_table.suspects import CHANGES, Base, Models, bases, changed, open_models
+from evidence_table.tasks import Task, read_task
+from nsmark.api import embed
+from nsmark.api.calibrating import CalibrationSettings, calibrate_key
+from nsmark.embedding.config import preset_config
+from nsmark.identity import Identity, OwnershipClaim
+from nsmark.keyfile import WatermarkKey, read_key, write_key
+from nsmark.payload import PayloadConfig, read_texts
+from nsmark.suspects.recorded import RecordedOutputs
+from nsmark.verification.calibrated_rule import decide_calibrated, key_flaw
+from nsmark.verification.calibration import calibrate, controls_like
+from nsmark.verification.control import CHANGED, Control
+from nsmark.verification.controls import owner_controls
+from nsmark.verification.decide import decide, paper_thresholds
+from nsmark.verification.measure import Yardstick
+from nsmark.verification.separation import separations
+
+TASKS = ("sst2", "offenseval", "agnews")
+PLAIN = "as it is"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A marked model with its calibrated key, and the same of another owner."""
+
+    key_file: Path
+    models: Models
+    report: dict[str, Any]
+
+
+def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
+    """Mark the model, mark it and the original for another owner, and calibrate."""
+    corpus = read_texts(arguments.data / "wikitext-2" / "train.txt.gz") if arguments.data else None
+    config = preset_config(arguments.preset)
+    payload, num_texts = PayloadConfig(), None
+    if arguments.tiny:
+        config = replace(
+            config,
+            batch_size=16,
+            model_learning_rate=2e-3,
+            extractor_learning_rate=2e-3,
+            cooldown_steps=20,
+            hidden_sizes=(48, 32),
+            num_heldout_texts=32,
+            spread_weight=0.0,
+            decorrelation_weight=0.0,
+        )
+        payload, num_texts = PayloadConfig(num_bits=16), 96
+
+    def mark(model: Path, owner: str) -> Any:
+        identity = Identity.generate()
+        claim = identity.sign(OwnershipClaim.make(owner, "this model is mine"))
+        result = embed(
+            model,
+            identity,
+            claim,
+            folder / owner,
+            corpus=corpus,
+            num_texts=num_texts,
+            payload_config=payload,
+            config=config,
+            device=arguments.device,
+        )
+        return identity, result
+
+    started = time.perf_counter()
+    identity, own = mark(arguments.model, "owner")
+    marked = time.perf_counter()
+    _, other = mark(arguments.model, "another")
+    _, over = mark(own.model_folder, "second")
+    texts = [t for t in (corpus or []) if len(t.split()) >= 8]
+    if not texts:
+        from nsmark.corpus import training_texts
+
+        texts = list(training_texts())
+    begun = time.perf_counter()
+    result = calibrate_key(
+        own.key,
+        identity,
+        arguments.model,
+        texts=texts[-4000:],
+        owner_model=own.model_folder,
+        settings=CalibrationSettings(
+            num_tasks=arguments.tasks, steps=arguments.steps, seed=0, rate=arguments.rate
+        ),
+        device=arguments.device,
+    )
+    done = time.perf_counter()
+    key_file = folder / "calibrated.nsmark"
+    write_key(result.key, key_file)
+    models = Models(
+        marked=open_models(own.model_folder),
+        reference=open_models(arguments.model),
+        overwritten=open_models(over.model_folder),
+        marked_by_another=open_models(other.model_folder),
+        tasks=real_tasks(arguments),
+        student_texts=[" ".join(text.split()[:48]) for text in texts[:3000]],
+    )
+    report = {
+        "preset": arguments.preset,
+        "seconds_to_mark": round(marked - started, 1),
+        "seconds_to_calibrate": round(done - begun, 1),
+        "calibration": result.calibration.to_mapping(),
+        "control_models": sorted({c.control.model for c in result.controls}),
+        "simulated_thefts": len(result.thefts),
+        "simulated_thefts_found": sum(bool(d.passed) for d in result.decisions),
+    }
+    return Prepared(key_file, models, report)
+
+
+def real_tasks(arguments: argparse.Namespace) -> list[Task]:
+    """Return the real tasks, as far as they are there."""
+    if arguments.data is None:
+        return []
+    names = {"sst2": "SST-2", "offenseval": "OffensEval", "agnews": "AG News"}
+    files = {name: arguments.data / name / "train.jsonl.gz" for name in TASKS}
+    files["sst2"] = first_existing(
+        files["sst2"], arguments.data / "sst2" / "train_sentences.jsonl.gz"
+    )
+    limit = 64 if arguments.tiny else 8000
+    return [read_task(names[n], path, limit) for n, path in files.items() if path.exists()]
+
+
+def first_existing(*paths: Path) -> Path:
+    """Return the first path that exists, else the first."""
+    return next((path for path in paths if path.exists()), paths[0])
+
+
+# --- judging, in several processes: the statistics are the CPU's work ------------------------
+
+_JUDGE: dict[str, Any] = {}
+
+
+def start_judge(key_file: Path, rate: float) -> None:
+    """Prepare a process."""
+    key = read_key(key_file)
+    yardstick = Yardstick(key)
+    _JUDGE.update(
+        yardstick=yardstick,
+        controls=owner_controls(key),
+        flaw=key_flaw(yardstick),
+        rate=rate,
+    )
+
+
+def judge(answers: RecordedOutputs) -> dict[str, Any]:
+    """Measure one suspect and apply both rules."""
+    yardstick: Yardstick = _JUDGE["yardstick"]
+    controls: list[Control] = _JUDGE["controls"]
+    evidence = yardstick.compare(answers)
+    rank = yardstick.triggered.rank
+    like = controls_like(controls, evidence.rank, rank)
+    lines = calibrate(like, _JUDGE["rate"], suspect=evidence.untriggered)
+    decision = decide_calibrated(evidence, lines, controls, _JUDGE["flaw"], rank)
+    plain = [control for control in controls if CHANGED not in control.name]
+    thresholds = paper_thresholds(yardstick.own()[0], [plain[0].triggered])
+    return {
+        "name": answers.name,
+        "rank": evidence.rank,
+        "triggered": evidence.triggered.to_mapping(),
+        "untriggered": evidence.untriggered.to_mapping(),
+        "lines": None if lines is None else {line.name: line.threshold for line in lines.lines},
+        "verdict": str(decision.verdict),
+        "passed": list(decision.passed),
+        "paper": str(decide(evidence, thresholds).verdict),
+    }
+
+
+def judge_all(
+    prepared: Prepared, key: WatermarkKey, arguments: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Ask every base and judge it behind every change."""
+    context = get_context("spawn")
+    rows: list[dict[str, Any]] = []
+    questions = Yardstick(key).questions
+    with ProcessPoolExecutor(
+        arguments.processes, context, start_judge, (prepared.key_file, arguments.rate)
+    ) as pool:
+        waiting = []
+        for number, base in enumerate(bases(prepared.models, questions)):
+            waiting += [(base, job) for job in submitted(pool, base, number)]
+            print(f"asked {base.name}", file=sys.stderr, flush=True)
+        for base, job in waiting:
+            rows.append({"theft": base.is_theft, "base": base.name, **job.result()})
+    return rows
+
+
+def submitted(pool: ProcessPoolExecutor, base: Base, number: int) -> list[Any]:
+    """Hand one base's answers to the judges, as they are and behind every change."""
+    answers = base.answers()
+    parts = (answers.triggered, answers.untriggered)
+    plain = RecordedOutputs(
+        f"{base.name}{CHANGED}{PLAIN}",
+        *(part.astype(np.float32).astype(np.float64) for part in parts),
+    )
+    jobs = [pool.submit(judge, plain)]
+    for change in CHANGES:
+        jobs.append(pool.submit(judge, changed(answers, change, 1000 + number)))
+    return jobs
+
+
+def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Count who was found, who was accused, and how well each witness separates."""
+    from nsmark.verification.measure import Statistics
+
+    def side(is_theft: bool) -> list[Control]:
+        return [
+            Control(row["name"], Statistics.from_mapping(row["triggered"]))
+            for row in rows
+            if row["theft"] is is_theft
+        ]
+
+    thefts = [row for row in rows if row["theft"]]
+    innocents = [row for row in rows if not row["theft"]]
+    return {
+        "thefts": len(thefts),
+        "thefts_found": sum(row["verdict"] == "owned" for row in thefts),
+        "thefts_found_by_paper": sum(row["paper"] == "owned" for row in thefts),
+        "innocents": len(innocents),
+        "innocents_accused": sum(row["verdict"] == "owned" for row in innocents),
+        "innocents_accused_by_paper": sum(row["paper"] == "owned" for row in innocents),
+        "separation": [each.to_mapping() for each in separations(side(False), side(True))],
+    }
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, required=True, help="folder of the unmarked model")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--preset", default="fast")
+    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--tasks", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--processes", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--tiny", action="store_true", help="for a tiny model, to try it out")
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--markdown", type=Path)
+    arguments = parser.parse_args(words)
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="evidence-") as folder:
+        prepared = prepare(arguments, Path(folder))
+        rows = judge_all(prepared, read_key(prepared.key_file), arguments)
+    document = {
+        "command": "python benchmarks/evidence.py --model DIR --data DIR --preset "
+        f"{arguments.preset} --json OUT --markdown OUT",
+        "environment": {"python": platform.python_version(), "machine": platform.machine()},
+        "rate": arguments.rate,
+        **prepared.report,
+        **summarise(rows),
+        "seconds": round(time.perf_counter() - started, 1),
+        "rows": rows,
+    }
+    arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if arguments.markdown is not None:
+        arguments.markdown.write_text(markdown([document]), encoding="utf-8")
+    print(json.dumps({k: v for k, v in document.items() if k not in ("rows", "separation")}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Evidence and controls → decision, by either rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nsmark.api.controls import Controls
+from nsmark.keyfile.schema import Thresholds
+from nsmark.verification.calibrated_rule import decide_calibrated, key_flaw
+from nsmark.verification.calibration import Calibration, calibrate
+from nsmark.verification.control import CHANGED, Control
+from nsmark.verification.decide import Decision, Verdict, decide, paper_thresholds
+from nsmark.verification.measure import Evidence, Yardstick
+
+RULES = ("calibrated", "paper")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A decision with the lines and controls behind it."""
+
+    decision: Decision
+    thresholds: Thresholds | None = None
+    calibration: Calibration | None = None
+    controls: Sequence[Control] = ()
+
+
+def judge(
+    rule: str, yardstick: Yardstick, evidence: Evidence, controls: Controls, rate: float
+) -> Judged:
+    """Apply a rule.
+
+    Args:
+        rule: One of :data:`RULES`.
+        yardstick: The owner's side.
+        evidence: The suspect's.
+        controls: Innocent models, measured.
+        rate: False accusations that the rule ``calibrated`` allows.
+    """
+    if not controls.measured:
+        reason = (
+            "not calibrated by the verifier"
+            if controls.by == "verifier"
+            else "the key holds no controls: give your own with --controls"
+        )
+        return Judged(Decision(Verdict.NOT_SHOWN, (reason,)))
+    if rule == "paper":
+        own, _ = yardstick.own()
+        # Never the numbers written in the key: they follow from its outputs and its controls, and
+        # a key that says otherwise was made to accuse.
+        plain = [control for control in controls.measured if CHANGED not in control.name]
+        thresholds = paper_thresholds(own, [control.triggered for control in plain])
+        return Judged(decide(evidence, thresholds, plain), thresholds, None, plain)
+    like = controls.like(evidence)
+    calibration = calibrate(like, rate, suspect=evidence.untriggered)
+    decision = decide_calibrated(
+        evidence, calibration, controls.measured, key_flaw(yardstick), yardstick.triggered.rank
+    )
+    return Judged(decision, None, calibration, like)

@@ -1,0 +1,65 @@
+"""The whole page: sections in their order, in one file that loads nothing."""
+
+from __future__ import annotations
+
+from nsmark.report.html.facts import Facts
+from nsmark.report.html.markup import Markup, element, joined
+from nsmark.report.html.sections.closing import limits_section, repeat_section
+from nsmark.report.html.sections.numbers import pairs_section, statistics_section
+from nsmark.report.html.sections.opening import (
+    asked_section,
+    claim_section,
+    reasons_section,
+    verdict_band,
+)
+from nsmark.report.html.sections.planes import planes_section
+from nsmark.report.html.sections.witnesses import witnesses_section
+from nsmark.report.html.style import STYLE
+from nsmark.report.html.words import clean
+from nsmark.report.pictures import Pictures
+from nsmark.report.report import Report
+
+# The page is opened by people who do not trust whoever made it: it may show, and do nothing.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def render_html(report: Report, pictures: Pictures | None = None) -> str:
+    """Return the page of a verification; the same report gives the same bytes.
+
+    Nothing secret is on it: neither signature nor trigger nor texts, and of the answers only
+    their places in a plane.
+
+    Args:
+        report: What was asked, what was seen, what follows.
+        pictures: The answers to draw; without them the page has no pictures of them.
+    """
+    facts = Facts.of(report)
+    title = f"{report.verdict.value.replace('_', ' ')}: {clean(facts.suspect, 60)}"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("meta", name="color-scheme", content="light"),
+        element("title", f"nsmark verification, {title}"),
+        element("style", Markup(STYLE)),
+    )
+    body = element(
+        "body",
+        element(
+            "main",
+            element("h1", "Verification of a language model's ownership"),
+            verdict_band(facts),
+            claim_section(facts),
+            asked_section(facts),
+            reasons_section(facts),
+            statistics_section(facts),
+            witnesses_section(facts),
+            pairs_section(facts),
+            planes_section(pictures),
+            limits_section(facts),
+            repeat_section(facts),
+        ),
+    )
+    return joined(Markup("<!DOCTYPE html>\n"), element("html", head, body, lang="en"), "\n")

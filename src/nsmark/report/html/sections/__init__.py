@@ -1,0 +1,1 @@
+"""The page's sections: each takes the facts and returns markup."""

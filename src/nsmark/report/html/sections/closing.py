@@ -1,0 +1,169 @@
+"""What was not shown, and how to repeat it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from nsmark.report.html.blocks import bullets, code, facts_list, paragraph, section
+from nsmark.report.html.facts import Facts
+from nsmark.report.html.markup import Markup, element, joined
+from nsmark.report.html.words import TEXT_LIMIT, clean, count, outside
+from nsmark.verification.decide import Verdict
+
+_MOST_CONTROLS = 100
+# Only these may be printed: a configuration with a further field may hold anything.
+_CONFIGURATION = {
+    "output_dim": "numbers per answer",
+    "num_texts": "texts",
+    "num_bits": "bits of the signature",
+    "spread_factor": "copies of a bit",
+    "copies": "copies of the trigger in a text",
+    "placement": "placement",
+    "pooling": "pooling",
+    "normalise": "answers of unit length",
+    "max_length": "tokens at most",
+    "hidden_sizes": "hidden layers of the extractor",
+}
+
+
+def limits_section(facts: Facts) -> Markup:
+    """Return what nobody should read into the page."""
+    report = facts.report
+    items: list[str] = [
+        "The page does not show who trained the mark in first: that is what dates are for. A key "
+        "can be made after the fact from the answers of somebody else's model; only a timestamp "
+        "from before the model was public tells the two apart.",
+        _whose_controls(facts),
+        *(
+            joined("Not checked: ", element("bdi", clean(sentence, TEXT_LIMIT)))
+            for sentence in report.unchecked
+        ),
+    ]
+    if not report.unchecked:
+        items.append(
+            "Nothing was left unchecked of what follows from the signature: trigger and texts "
+            "were derived again."
+        )
+    if facts.calibration is None or facts.calibration.rate is None:
+        items.append("How often an innocent model would be accused is not stated.")
+    if report.verdict is Verdict.NOT_SHOWN:
+        items.append(
+            "That the mark is not shown does not show that it is not there: a thief may have "
+            "covered it, and a line may be drawn too carefully for this suspect."
+        )
+    items.append(
+        "The extraction rate proves little by itself: a reader can be fitted to any public "
+        "model. It counts together with controls and dates."
+    )
+    return section(8, "What this page does not show", bullets(items))
+
+
+def _whose_controls(facts: Facts) -> str:
+    listed = "controls"
+    if facts.controls:
+        models = len({control.model for control in facts.controls})
+        listed = f"{count(models, 'innocent model')} ({count(len(facts.controls), 'measurement')})"
+    return {
+        "owner": f"The lines were drawn from {listed} of the owner's own choice. Whoever does not "
+        "trust the owner measures innocent models himself, and gives them with --controls.",
+        "verifier": f"The lines were drawn from {listed} of the verifier's choice. They speak for "
+        "models like those.",
+    }.get(
+        facts.report.calibrated_by or "",
+        "Nobody's controls calibrated this verification: no line was drawn.",
+    )
+
+
+def repeat_section(facts: Facts) -> Markup:
+    """Return versions, digests, key, and the command."""
+    report, key = facts.report, facts.key
+    return section(
+        9,
+        "How to repeat it",
+        paragraph("With the key file whose id is below, and the suspect as it was:"),
+        element("pre", code(_command(facts)), class_="command"),
+        facts_list(
+            (
+                ("Key", code(clean(report.key_id, 200)) if report.key_id else None),
+                ("Owner's model (SHA‑256)", _digest(key.get("model_sha256"))),
+                ("Pool of texts (SHA‑256)", _digest(key.get("pool_sha256"))),
+                ("Word list (SHA‑256)", _digest(key.get("word_list_sha256"))),
+                ("Marks", _marks(facts)),
+                ("Configuration", _configuration(key.get("configuration"))),
+                ("Key written by", _version(key.get("library_version"))),
+                ("Versions", _versions(report.versions)),
+            )
+        ),
+        *_controls(facts),
+    )
+
+
+def _command(facts: Facts) -> str:
+    """Return the command without secrets: keys of an API come from the environment."""
+    report = facts.report
+    if facts.command:
+        return clean(facts.command, TEXT_LIMIT)
+    words = ["nsmark verify KEY", shlex.quote(clean(facts.suspect, TEXT_LIMIT))]
+    words.append(f"--rule {shlex.quote(clean(report.rule))}")
+    if report.calibrated_by == "verifier":
+        words.append("--controls CONTROL …")
+    if facts.fresh:
+        words.append(f"--owner-model DIR --fresh {shlex.quote(clean(facts.fresh, 200))}")
+    return " ".join([*words, "--report page.html"])
+
+
+def _digest(value: Any) -> Markup | None:
+    return code(clean(value, 200)) if isinstance(value, str) and value else None
+
+
+def _version(value: Any) -> str | None:
+    return f"nsmark {clean(value)}" if isinstance(value, str) and value else None
+
+
+def _marks(facts: Facts) -> str | None:
+    configuration = facts.key.get("configuration")
+    marks = facts.key.get("marks")
+    if marks is None and isinstance(configuration, dict):
+        marks = configuration.get("marks")
+    return clean(", ".join(map(str, marks))) if isinstance(marks, list | tuple) else None
+
+
+def _configuration(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    found = [
+        f"{label}: {_plain(value[name])}" for name, label in _CONFIGURATION.items() if name in value
+    ]
+    return "; ".join(found) or None
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(clean(str(one)) for one in value)
+    return clean(str(value))
+
+
+def _versions(versions: dict[str, str | None]) -> str | None:
+    found = [f"{name} {version}" for name, version in versions.items() if version]
+    return clean(", ".join(found), TEXT_LIMIT) or None
+
+
+def _controls(facts: Facts) -> tuple[Markup, ...]:
+    if not facts.controls:
+        return ()
+    shown = [
+        joined(
+            outside(control.name, 80),
+            "" if control.rank is None else f" (rank {control.rank:,})",
+        )
+        for control in facts.controls[:_MOST_CONTROLS]
+    ]
+    left_out = len(facts.controls) - len(shown)
+    return (
+        element("h3", f"Controls: innocent models under the same key ({len(facts.controls):,})"),
+        element("ol", *(element("li", name) for name in shown), class_="controls"),
+        *([paragraph(f"and {left_out:,} more", class_="note")] if left_out else []),
+    )

@@ -1,0 +1,170 @@
+"""The rule ``calibrated``: every witness against its controls, with the keys that lie refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nsmark.verification.calibration import (
+    EXTRACTION,
+    WITNESSES,
+    Calibration,
+    Line,
+)
+from nsmark.verification.control import Control
+from nsmark.verification.decide import Decision, Verdict
+from nsmark.verification.measure import Evidence, Statistics, Yardstick
+
+# Exact under the hypothesis that a model was not trained with this signature. An owner may try
+# 2⁴⁰ claims: a thousandth of what that leaves.
+MAX_DERIVED_P_VALUE = 1e-15
+_LEAST_OWN_EXTRACTION = 0.9
+_MOST_REPEATED = 0.1
+# Of the standard deviation of every dimension. Trained on thousands of texts, an extractor reads
+# through ten times as much.
+_NOISE = 0.01
+# With hardly more texts than dimensions, chance brings every model close.
+_LEAST_TEXTS_PER_DIMENSION = 1.5
+
+
+def key_flaw(yardstick: Yardstick) -> str | None:
+    """Return why a key contradicts itself: its own outputs do not show what it says they carry."""
+    key, texts = yardstick.key, yardstick.questions.untriggered
+    repeated = len(texts) - len(set(texts))
+    if repeated > _MOST_REPEATED * len(texts):
+        # Equal texts get equal answers from everybody, which looks like a match.
+        return f"{repeated} of its {len(texts)} texts are repetitions"
+    triggered, untriggered = yardstick.own()
+    rate, silence = triggered.extraction_rate, untriggered.extraction_rate
+    if rate is None or rate < _LEAST_OWN_EXTRACTION:
+        return "its extractor does not read the signature from the owner's own outputs"
+    if silence is None or silence >= 0.5 * rate:
+        return "its extractor reads the signature from the owner's untriggered outputs, too"
+    if yardstick.own_extraction_with_noise(_NOISE) < 0.5 * rate:
+        return (
+            "its extractor knows the owner's outputs by heart: a little noise, and it reads nothing"
+        )
+    if "derived" in key.configuration.marks:
+        # Short signatures leave no small p-value: here the rate itself is what counts.
+        if (triggered.derived_extraction_rate or 0.0) < _LEAST_OWN_EXTRACTION:
+            return "the owner's own outputs do not carry the readout of the signature"
+        if (untriggered.derived_extraction_rate or 0.0) >= _LEAST_OWN_EXTRACTION:
+            return "the owner's untriggered outputs carry the readout, too"
+    return None
+
+
+def decide_calibrated(
+    evidence: Evidence,
+    calibration: Calibration | None,
+    controls: Sequence[Control],
+    flaw: str | None = None,
+    owner_rank: int = 1,
+) -> Decision:
+    """Accuse if a witness lies beyond its line, and nothing speaks against the key.
+
+    Args:
+        evidence: What was measured.
+        calibration: Lines from the controls that are like the suspect; None if there are none.
+        controls: Innocent models measured under the same key, all of them.
+        flaw: What :func:`key_flaw` found.
+        owner_rank: Dimensions in which the owner's outputs vary.
+    """
+    refusal = _refusal(evidence, calibration, controls, flaw)
+    if refusal is not None:
+        return Decision(Verdict.NOT_SHOWN, (refusal,))
+    passed = [line.name for line in _lines(calibration) if line.passed_by(evidence.triggered)]
+    if _derived(evidence.triggered):
+        passed.append("derived_extraction_rate")
+    if not has_enough_texts(evidence, owner_rank):
+        passed = [name for name in passed if name in _READ]
+    if calibration is None and not passed:
+        if controls:
+            reason = f"there are no controls whose outputs have the suspect's rank {evidence.rank}"
+        else:
+            reason = "not calibrated by the verifier"
+        return Decision(Verdict.NOT_SHOWN, (reason, *evidence.notes))
+    reasons = [*_describe_derived(evidence.triggered)]
+    if not has_enough_texts(evidence, owner_rank):
+        reasons.append(
+            f"{evidence.num_texts} texts are too few for outputs of rank {owner_rank}: only what "
+            "is read from them counts"
+        )
+    for line in _lines(calibration):
+        reasons += _describe(line, evidence.triggered)
+    verdict = Verdict.OWNED if passed else Verdict.NOT_SHOWN
+    return Decision(verdict, (*reasons, *evidence.notes), tuple(passed))
+
+
+def has_enough_texts(evidence: Evidence, owner_rank: int) -> bool:
+    """Return whether chance leaves the null space a meaning."""
+    return evidence.num_texts >= _LEAST_TEXTS_PER_DIMENSION * owner_rank
+
+
+def _refusal(
+    evidence: Evidence,
+    calibration: Calibration | None,
+    controls: Sequence[Control],
+    flaw: str | None,
+) -> str | None:
+    """Return why the key is refused, whatever the suspect."""
+    if flaw is not None:
+        return f"the key is refused: {flaw}"
+    for control in controls:
+        rate = control.triggered.extraction_rate
+        if rate is not None and rate >= 0.5:
+            return (
+                "the key is refused: its extractor reads the signature from the innocent model "
+                f"{control.name!r} (rate {rate:.2f})"
+            )
+        if _derived(control.triggered):
+            return f"the key is refused: the innocent model {control.name!r} carries its readout"
+    line = None if calibration is None else calibration.line(EXTRACTION.name)
+    rate = evidence.untriggered.extraction_rate
+    if rate is not None and rate > (0.5 if line is None else min(line.threshold, 0.5)):
+        return (
+            "the key is refused: its extractor reads the signature from untriggered texts too "
+            f"(rate {rate:.2f})"
+        )
+    if _derived(evidence.untriggered):
+        return "the key is refused: its readout is there on untriggered texts, too"
+    return None
+
+
+# What is read from outputs, not compared with the owner's.
+_READ = (EXTRACTION.name, "derived_extraction_rate")
+
+
+def _lines(calibration: Calibration | None) -> tuple[Line, ...]:
+    return () if calibration is None else calibration.lines
+
+
+def _derived(statistics: Statistics) -> bool:
+    value = statistics.derived_p_value
+    return value is not None and value <= MAX_DERIVED_P_VALUE
+
+
+def _describe_derived(statistics: Statistics) -> list[str]:
+    rate, value = statistics.derived_extraction_rate, statistics.derived_p_value
+    if rate is None or value is None:
+        return []
+    compared = "at most" if _derived(statistics) else "above"
+    return [
+        f"derived extraction {rate:.3f}: p = {value:.1e} for a model not trained with this "
+        f"signature, {compared} {MAX_DERIVED_P_VALUE:.0e}"
+    ]
+
+
+_LABELS = {witness.name: witness.label for witness in WITNESSES}
+
+
+def _describe(line: Line, statistics: Statistics) -> list[str]:
+    value: float | None = getattr(statistics, line.name)
+    label = _LABELS[line.name]
+    if value is None:
+        return []
+    if not line.can_be_reached:
+        return [f"{label} {value:.3f}: tells nothing, innocent models lie too close"]
+    passed = "lies beyond" if line.passed_by(statistics) else "does not lie beyond"
+    return [
+        f"{label} {value:.3f} {passed} {line.threshold:.3f}; the closest of {line.num_controls} "
+        f"innocent models has {line.closest_control:.3f}"
+    ]

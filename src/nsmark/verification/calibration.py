@@ -1,0 +1,274 @@
+"""Controls → lines: from where on a statistic accuses, and how often that would be wrong.
+
+A line is drawn for every witness from what innocent models measured under the same key. Closeness
+is −log of what is left unexplained: on that scale innocent models scatter evenly.
+
+Kinship counts. A model made from the unmarked one is as close as a thief on ordinary texts, and far
+on triggered ones; a model read at another layer is a little closer on triggered texts, and far on
+ordinary ones. So a suspect is compared with the controls that resemble the owner's model as much as
+it does on untriggered texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from nsmark.errors import ConfigError
+from nsmark.verification.control import Control
+from nsmark.verification.measure import Statistics
+
+DEFAULT_RATE = 1e-3
+CONFIDENCE = 0.95
+# So many controls, the suspect's nearest in kinship, make a line.
+NEIGHBOURS = 12
+# Fewer models do not tell how innocent models scatter: then a margin stands in for it.
+MIN_MODELS_TO_FIT = 10
+# What is unexplained must be half of what is in the closest control, if there are few; and in any
+# case a tenth less, to say the same of every witness.
+_WIDE_MARGIN, _MARGIN = float(np.log(2)), float(-np.log(0.9))
+_LEAST_KINSHIP = 0.02
+_TINY = 1e-9
+_FULL_RANK = 0.9
+_SAME_LEVEL = 0.9
+# An extractor is trained to read everything from the owner's model and nothing elsewhere: its
+# line never lies lower than half of that, however silent the controls are.
+_LOWEST_EXTRACTION = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A statistic that may accuse."""
+
+    name: str
+    label: str
+    closeness: Callable[[float], float]
+    """How close the suspect is to the owner's model, larger is closer."""
+    value: Callable[[float], float]
+    """The inverse of ``closeness``."""
+
+    def of(self, statistics: Statistics) -> float | None:
+        """Return the closeness a model shows, None where it could not be had."""
+        found: float | None = getattr(statistics, self.name)
+        return None if found is None else self.closeness(found)
+
+
+def _share(name: str, label: str) -> Witness:
+    return Witness(
+        name,
+        label,
+        lambda value: -float(np.log(max(1 - value, _TINY))),
+        lambda closeness: 1 - float(np.exp(-closeness)),
+    )
+
+
+EXTRACTION = Witness("extraction_rate", "extraction rate", float, float)
+WITNESSES: tuple[Witness, ...] = (
+    EXTRACTION,
+    _share("predictability", "predictability"),
+    _share("aligned_predictability", "predictability up to a scale per text"),
+    _share("aligned_subspace_overlap", "subspace overlap up to a scale per text"),
+)
+"""Few, since each costs some of the error rate. Matching degrees are not among them: nearly
+constant outputs of any model lie close by those. Overlap and gap say no more than what is here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Where one witness begins to accuse."""
+
+    name: str
+    threshold: float
+    closest_control: float
+    num_controls: int
+
+    @property
+    def can_be_reached(self) -> bool:
+        """Whether the owner's own model lies beyond it."""
+        witness = _BY_NAME[self.name]
+        return witness.closeness(self.threshold) < witness.closeness(1.0)
+
+    def passed_by(self, statistics: Statistics) -> bool:
+        """Return whether a model with these statistics lies beyond the line."""
+        witness = _BY_NAME[self.name]
+        closeness = witness.of(statistics)
+        return closeness is not None and closeness > witness.closeness(self.threshold)
+
+
+_BY_NAME = {witness.name: witness for witness in WITNESSES}
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """All lines, and how often an innocent model would be accused."""
+
+    lines: tuple[Line, ...]
+    num_models: int
+    """Different innocent models behind the lines."""
+    num_measurements: int
+    """The same, counting changes of their outputs."""
+    rate: float | None
+    """The stated rate of false accusations, all witnesses together; None with few models."""
+    confidence: float
+    accused: int
+    """Control models that the lines drawn from all others would accuse."""
+    bound: float
+    """Upper confidence bound of the rate of false accusations, from that count."""
+
+    def line(self, name: str) -> Line | None:
+        """Return the line of a witness."""
+        return next((line for line in self.lines if line.name == name), None)
+
+    def to_mapping(self) -> dict[str, float | int | None]:
+        """Return lines by statistic, and what is known about errors."""
+        return {line.name: line.threshold for line in self.lines} | {
+            "num_control_models": self.num_models,
+            "num_control_measurements": self.num_measurements,
+            "false_accusation_rate": self.rate,
+            "confidence": self.confidence,
+            "control_models_accused": self.accused,
+            "false_accusation_bound": self.bound,
+        }
+
+
+def calibrate(
+    controls: Sequence[Control],
+    rate: float = DEFAULT_RATE,
+    confidence: float = CONFIDENCE,
+    *,
+    suspect: Statistics | None = None,
+) -> Calibration | None:
+    """Draw a line for every witness that controls have measured; None without any control.
+
+    Of one model the closest measurement counts, whatever was done to its outputs: so models, not
+    measurements, are what is drawn at random. With ten models or more a line is a one-sided normal
+    tolerance bound: with the stated confidence, all witnesses together, at most a share ``rate`` of
+    innocent models of such a kinship lies beyond, if their closeness scatters normally. It always
+    lies beyond the closest of all controls. With fewer models, what is unexplained must be at most
+    half of what is in the closest one, and no rate is stated.
+
+    Args:
+        controls: Innocent models whose outputs have the suspect's rank.
+        rate: False accusations allowed.
+        confidence: With which it holds.
+        suspect: What the suspect measures on untriggered texts; without it all controls count.
+    """
+    if not 0 < rate < 0.5:
+        raise ConfigError("rate", rate, "must lie between 0 and 0.5")
+    if not controls:
+        return None
+    models = _by_model(controls)
+    accused = sum(_accused(model, models, rate, confidence) for model in models)
+    count = len(models)
+    return Calibration(
+        lines=_lines(list(models.values()), rate, confidence, suspect),
+        num_models=count,
+        num_measurements=len(controls),
+        rate=rate if count >= MIN_MODELS_TO_FIT else None,
+        confidence=confidence,
+        accused=accused,
+        bound=float(stats.beta.ppf(confidence, accused + 1, count - accused))
+        if accused < count
+        else 1.0,
+    )
+
+
+def _by_model(controls: Sequence[Control]) -> dict[str, list[Control]]:
+    models: dict[str, list[Control]] = {}
+    for control in controls:
+        models.setdefault(control.model, []).append(control)
+    return models
+
+
+def _accused(model: str, models: dict[str, list[Control]], rate: float, confidence: float) -> bool:
+    """Return whether a model would be accused if it were no control."""
+    others = [controls for name, controls in models.items() if name != model]
+    return bool(others) and any(
+        line.passed_by(control.triggered)
+        for control in models[model]
+        for line in _lines(others, rate, confidence, control.untriggered)
+    )
+
+
+def _lines(
+    models: Sequence[Sequence[Control]], rate: float, confidence: float, suspect: Statistics | None
+) -> tuple[Line, ...]:
+    lines = []
+    for witness in WITNESSES:
+        found = [_closest(witness, controls) for controls in models]
+        measured = [pair for pair in found if pair is not None]
+        if not measured:
+            continue
+        closeness = np.array([pair[0] for pair in measured])
+        kinship = None if suspect is None else witness.of(suspect)
+        if kinship is None or witness is EXTRACTION or len(measured) <= NEIGHBOURS:
+            like = closeness
+        else:
+            distances = [abs(_order(pair[1]) - _order(kinship)) for pair in measured]
+            like = closeness[np.argsort(distances, kind="stable")[:NEIGHBOURS]]
+        # Shared among the witnesses: the errors, and the doubt whether they are that few.
+        share, doubt = rate / len(WITNESSES), (1 - confidence) / len(WITNESSES)
+        line = _line(witness, float(closeness.max()), like, share, 1 - doubt)
+        closest = witness.value(float(closeness.max()))
+        lines.append(Line(witness.name, witness.value(line), closest, len(measured)))
+    return tuple(lines)
+
+
+def _closest(witness: Witness, controls: Sequence[Control]) -> tuple[float, float] | None:
+    """Return a model's closeness on triggered texts, and its kinship on untriggered ones."""
+    found = [
+        (closeness, witness.of(control.untriggered) or 0.0)
+        for control in controls
+        if (closeness := witness.of(control.triggered)) is not None
+    ]
+    return max(found) if found else None
+
+
+def _order(kinship: float) -> float:
+    """Return a scale on which the same step means as much among strangers as among kin."""
+    return float(np.log(max(kinship, _LEAST_KINSHIP)))
+
+
+def _line(
+    witness: Witness, closest: float, like: NDArray[np.float64], rate: float, confidence: float
+) -> float:
+    """Return the closeness from which on a witness accuses."""
+    is_fitted = len(like) >= MIN_MODELS_TO_FIT
+    if witness is EXTRACTION:
+        lowest = max(_LOWEST_EXTRACTION, closest if is_fitted else (1 + closest) / 2)
+    else:
+        lowest = closest + (_MARGIN if is_fitted else _WIDE_MARGIN)
+    if not is_fitted:
+        return lowest
+    factor = tolerance_factor(len(like), rate, confidence)
+    return max(lowest, float(like.mean() + factor * like.std(ddof=1)))
+
+
+def tolerance_factor(count: int, rate: float, confidence: float) -> float:
+    """Return k such that mean + k · deviation of a normal sample bounds all but a share of it.
+
+    One-sided, with the given confidence: from the noncentral t distribution.
+    """
+    shift = float(stats.norm.isf(rate)) * np.sqrt(count)
+    return float(stats.nct.ppf(confidence, count - 1, shift) / np.sqrt(count))
+
+
+def controls_like(controls: Sequence[Control], rank: int, owner_rank: int) -> list[Control]:
+    """Return the controls that a suspect whose outputs have such a rank may be compared with.
+
+    Outputs of low rank look guilty: a few directions of any model lie in almost any row space.
+    So a suspect of full rank is compared with full ones, and one that was cut, with controls that
+    were cut to its rank or a little below, which look guiltier still.
+    """
+    full = _FULL_RANK * owner_rank
+    if rank >= full:
+        return [c for c in controls if c.rank is None or c.rank >= full]
+    levels = {c.rank for c in controls if c.rank is not None and c.rank <= rank}
+    if not levels:
+        return []
+    level = max(levels)
+    return [c for c in controls if c.rank is not None and _SAME_LEVEL * level <= c.rank <= level]

@@ -1,0 +1,115 @@
+"""Controls made from the unmarked model, and what they say about simulated thefts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from conftest import make_identity
+from nsmark.api import verify
+from nsmark.api.calibrating import CalibrationSettings, calibrate_key
+from nsmark.cli.main import main
+from nsmark.corpus import training_texts
+from nsmark.errors import EvidenceError, KeyFileError
+from nsmark.keyfile import read_key, write_key
+from nsmark.verification.controls import owner_controls
+
+SETTINGS = CalibrationSettings(num_tasks=1, steps=5)
+
+
+@pytest.fixture(scope="module")
+def result(tiny_marked, tiny_st, tiny_bert, identity):
+    told: list[tuple[int, int, str]] = []
+    found = calibrate_key(
+        tiny_marked.key,
+        identity,
+        tiny_st,
+        texts=training_texts()[:300],
+        clean=[str(tiny_bert)],
+        owner_model=tiny_marked.model_folder,
+        settings=SETTINGS,
+        device="cpu",
+        on_model=lambda *words: told.append(words),
+    )
+    return found, told
+
+
+def test_the_population_is_measured_and_told(result):
+    found, told = result
+    names = [each.name for each in found.controls]
+    assert names[0] == "reference, as it is"
+    for kind in ("fine-tuned 1", "pruned 40%", "8-bit weights", "drawn anew", "last 1 layers"):
+        assert any(kind in name for name in names), kind
+    assert any("cut to" in name and "by PCA" in name for name in names)
+    assert any(name.endswith("tiny-bert") for name in names)
+    assert len(names) == len(set(names))
+    assert [done for done, _, _ in told] == list(range(told[-1][1] + 1))
+
+
+def test_the_new_key_holds_them_and_is_sealed(result, tmp_path):
+    found, _ = result
+    write_key(found.key, tmp_path / "calibrated.nsmark")
+    key = read_key(tmp_path / "calibrated.nsmark")
+    controls = owner_controls(key)
+    assert [c.name for c in controls] == [m.name for m in found.controls]
+    assert all(c.rank is not None for c in controls)
+
+
+def test_verification_with_it_states_a_rate(result, tiny_marked, tiny_st):
+    found, _ = result
+    report = verify(found.key, tiny_marked.model_folder)
+    assert report.verdict == "owned"
+    assert report.calibration.rate == 1e-3
+    assert report.calibration.num_models >= 10
+    assert verify(found.key, tiny_st).verdict == "not_shown"
+
+
+def test_thefts_are_simulated_and_judged(result):
+    found, _ = result
+    verdicts = {t.name: d.verdict for t, d in zip(found.thefts, found.decisions, strict=True)}
+    assert verdicts["marked, as it is"] == "owned"
+    assert verdicts["marked, as it is | linear map"] == "owned"
+    areas = {each.name: each.area for each in found.separations}
+    assert areas["aligned_subspace_overlap"] > 0.8
+    document = json.loads(json.dumps(found.to_mapping()))
+    assert len(document["thefts"]) == len(found.thefts)
+    assert document["separation"][0]["roc"][0] == [0.0, 0.0]
+
+
+def test_a_marked_control_is_refused(tiny_marked, identity):
+    with pytest.raises(EvidenceError, match="carries the mark"):
+        calibrate_key(
+            tiny_marked.key,
+            identity,
+            tiny_marked.model_folder,
+            texts=training_texts()[:300],
+            settings=CalibrationSettings(num_tasks=0),
+            device="cpu",
+        )
+
+
+def test_only_the_owner_can_seal(tiny_marked, tiny_st):
+    with pytest.raises(KeyFileError, match="another identity"):
+        calibrate_key(tiny_marked.key, make_identity(9), tiny_st, texts=training_texts()[:300])
+
+
+def test_thefts_are_simulated_from_the_keys_own_model_only(tiny_marked, tiny_st, identity):
+    with pytest.raises(KeyFileError, match="does not hold the model"):
+        calibrate_key(tiny_marked.key, identity, tiny_st, texts=[], owner_model=tiny_st)
+
+
+def test_the_command_writes_a_key_and_says_what_it_found(
+    tiny_marked, tiny_st, identity, tmp_path, capsys
+):
+    identity.save(tmp_path / "alice")
+    words = ["calibrate", tiny_marked.key_file, "--identity", tmp_path / "alice.pem"]
+    words += ["--reference", tiny_st, "--owner-model", tiny_marked.model_folder]
+    words += ["--tasks", 1, "--steps", 3, "--device", "cpu", "--out", tmp_path / "new.nsmark"]
+    assert main([*map(str, words)]) == 0
+    captured = capsys.readouterr()
+    assert "innocent models" in captured.out
+    assert "simulated thefts would be found" in captured.out
+    assert "Traceback" not in captured.err
+    assert len(read_key(tmp_path / "new.nsmark").controls) > 10
+    assert main([*map(str, words)]) == 3  # nothing is overwritten

@@ -1,0 +1,146 @@
+"""The page as a reader sees it: in a browser without a network, on a phone, on paper."""
+
+import os
+import re
+import shutil
+
+import pytest
+
+from nsmark.verification import STATISTIC_NAMES
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+if BROWSER is None:
+    print("skipped: no chromium here; `make browser` installs it as root")  # noqa: T201
+    pytest.skip("no chromium; `make browser` installs it as root", allow_module_level=True)
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the dev extra")
+
+WIDE, PHONE = 1100, 360
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        # Chromium refuses to run as root with its sandbox; these pages are our own.
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        running = driver.chromium.launch(executable_path=BROWSER, args=arguments)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def opened(browser, pages, tmp_path):
+    """Open the page of a report offline; afterwards nothing may have been asked for or said."""
+    contexts, requests, messages = [], [], []
+
+    def open_page(case, width=WIDE, **options):
+        path = tmp_path / "page.html"
+        path.write_text(pages[case], encoding="utf-8")
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, offline=True, **options
+        )
+        contexts.append(context)
+        context.route(re.compile(r"^(?!file:)"), lambda route: route.abort())
+        page = context.new_page()
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.goto(path.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert len(requests) == len(contexts)  # the files themselves
+    assert messages == []
+
+
+def sizes(page):
+    return page.evaluate(
+        "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
+    )
+
+
+@pytest.mark.parametrize("width", [WIDE, PHONE])
+def test_reader_sees_verdict_plots_and_table(opened, reports, width):
+    page = opened("calibrated", width)
+
+    verdict = page.locator("#verdict")
+    assert verdict.is_visible()
+    assert verdict.inner_text().endswith("carry the watermark of Example Lab.")
+    charts = page.locator("svg.chart")
+    assert charts.count() == len(reports["calibrated"].calibration.lines) + 4
+    assert all(charts.nth(i).bounding_box()["height"] > 80 for i in range(charts.count()))
+    rows = page.locator("tbody tr")
+    assert rows.count() == len(STATISTIC_NAMES)
+    assert all(rows.nth(i).is_visible() for i in range(rows.count()))
+    assert sizes(page)[0] == width  # nothing sticks out
+    shot = page.screenshot(full_page=True)
+    assert shot.startswith(b"\x89PNG")
+    assert len(shot) > 50_000
+
+
+@pytest.mark.parametrize("width", [WIDE, PHONE])
+@pytest.mark.parametrize("case", ["calibrated", "paper"])
+def test_labels_in_plots_do_not_touch_and_stay_inside(opened, case, width):
+    page = opened(case, width)
+    trouble = page.evaluate(
+        """() => [...document.querySelectorAll('svg.chart')].flatMap(chart => {
+          const frame = chart.getBoundingClientRect();
+          const texts = [...chart.querySelectorAll('text')].map(text =>
+            [text.textContent, text.getBoundingClientRect()]);
+          const out = texts.filter(([_, box]) =>
+            box.left < frame.left - 2 || box.right > frame.right + 2).map(([text]) => [text]);
+          // Line boxes are taller than letters: two pixels of them may overlap.
+          texts.forEach(([one, a], i) => texts.slice(i + 1).forEach(([two, b]) => {
+            const beside = a.right <= b.left || b.right <= a.left;
+            const below = a.bottom <= b.top + 2 || b.bottom <= a.top + 2;
+            if (!beside && !below) out.push([one, two]);
+          }));
+          return out;
+        })"""
+    )
+
+    assert trouble == []
+
+
+@pytest.mark.parametrize("case", ["innocent", "constant", "independent", "other dimension"])
+def test_every_kind_of_report_fits_a_phone(opened, case):
+    page = opened(case, PHONE)
+
+    assert page.locator("#verdict").is_visible()
+    assert sizes(page)[0] == PHONE
+
+
+def test_dark_mode_changes_nothing(opened):
+    light = opened("constant", color_scheme="light").screenshot(full_page=True)
+    dark = opened("constant", color_scheme="dark").screenshot(full_page=True)
+
+    assert light == dark
+
+
+def test_small_print_has_enough_contrast(opened):
+    page = opened("calibrated")
+    colours = page.evaluate(
+        """() => [...new Set([...document.querySelectorAll('main *')]
+          .filter(one => one.closest('svg') === null && one.innerText)
+          .map(one => getComputedStyle(one).color))]"""
+    )
+
+    for colour in colours:
+        channels = [int(n) / 255 for n in re.findall(r"\d+", colour)[:3]]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+        assert 0.87 / (luminance + 0.05) > 4.5, colour  # on the darkest ground of the page
+
+
+def test_print_is_a_document(opened):
+    printed = opened("calibrated").pdf(prefer_css_page_size=True)
+
+    assert printed.startswith(b"%PDF")
+    assert len(printed) > 30_000
+    counts = [int(n) for n in re.findall(rb"/Type\s*/Pages\b[^>]*?/Count\s+(\d+)", printed)]
+    assert 2 <= max(counts) <= 12
+    width, height = map(
+        float, re.search(rb"/MediaBox\s*\[0 0 ([\d.]+) ([\d.]+)\]", printed).groups()
+    )
+    assert (round(width), round(height)) == (595, 842)  # A4

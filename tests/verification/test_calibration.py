@@ -1,0 +1,175 @@
+"""Lines: where they lie, what they promise, and that the promise holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from nsmark.errors import ConfigError
+from nsmark.verification.calibration import (
+    MIN_MODELS_TO_FIT,
+    WITNESSES,
+    calibrate,
+    controls_like,
+    tolerance_factor,
+)
+from nsmark.verification.control import Control
+from nsmark.verification.measure import Statistics
+
+shares = st.floats(-0.5, 0.95)
+
+
+def control(name: str, share: float, *, rate: float = 0.0, rank: int | None = None) -> Control:
+    return Control(
+        name,
+        Statistics(
+            extraction_rate=rate,
+            predictability=share,
+            aligned_subspace_overlap=share,
+            aligned_predictability=share,
+        ),
+        rank,
+    )
+
+
+@given(values=st.lists(shares, min_size=1, max_size=30))
+@settings(max_examples=100, deadline=None)
+def test_no_control_lies_beyond_a_line(values):
+    controls = [control(f"model {i}", value) for i, value in enumerate(values)]
+    calibration = calibrate(controls)
+    for line in calibration.lines:
+        assert not any(line.passed_by(each.triggered) for each in controls)
+
+
+@given(values=st.lists(shares, min_size=1, max_size=9))
+@settings(max_examples=50, deadline=None)
+def test_with_few_controls_half_of_what_the_closest_leaves_unexplained_is_asked_for(values):
+    calibration = calibrate([control(f"model {i}", value) for i, value in enumerate(values)])
+    assert calibration.rate is None
+    line = calibration.line("predictability")
+    assert 1 - line.threshold == pytest.approx((1 - max(values)) / 2)
+    assert line.closest_control == pytest.approx(max(values))
+
+
+@given(values=st.lists(shares, min_size=10, max_size=30), rate=st.floats(1e-6, 0.1))
+@settings(max_examples=50, deadline=None)
+def test_a_smaller_rate_never_accuses_sooner(values, rate):
+    controls = [control(f"model {i}", value) for i, value in enumerate(values)]
+    strict, lenient = calibrate(controls, rate / 10), calibrate(controls, rate)
+    for first, second in zip(strict.lines, lenient.lines, strict=True):
+        assert first.threshold >= second.threshold - 1e-12
+
+
+def test_measurements_of_one_model_count_as_one():
+    alone = [control(f"model {i}", 0.1 + 0.01 * i) for i in range(4)]
+    changed = [control(f"model 2 | change {i}", 0.05) for i in range(40)]
+    calibration = calibrate(alone + changed)
+    assert (calibration.num_models, calibration.num_measurements) == (4, 44)
+    assert calibration.rate is None
+    assert calibration.lines == calibrate(alone).lines
+    # The closest of them is the model's.
+    closer = calibrate([*alone, control("model 0 | mapped", 0.5)])
+    assert closer.line("predictability").closest_control == pytest.approx(0.5)
+
+
+def test_the_tolerance_factor_is_the_published_one():
+    # Tables of one-sided normal tolerance factors: content 0.99, confidence 0.95.
+    assert tolerance_factor(10, 0.01, 0.95) == pytest.approx(3.981, abs=2e-3)
+    assert tolerance_factor(30, 0.01, 0.95) == pytest.approx(3.064, abs=2e-3)
+    assert tolerance_factor(10, 0.10, 0.95) == pytest.approx(2.355, abs=2e-3)
+
+
+def test_the_stated_rate_holds_for_normal_closeness():
+    """The share of innocent models beyond the line exceeds the rate in at most 5 % of draws."""
+    rng, rate, broken = np.random.default_rng(0), 0.05, 0
+    for _ in range(200):
+        closeness = rng.normal(0.3, 0.1, 12)
+        controls = [control(f"m{i}", 1 - float(np.exp(-c))) for i, c in enumerate(closeness)]
+        line = calibrate(controls, rate).line("predictability")
+        fresh = 1 - np.exp(-rng.normal(0.3, 0.1, 4000))
+        broken += bool((fresh > line.threshold).mean() > rate / len(WITNESSES))
+    assert broken / 200 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
+
+
+def test_the_bound_without_assumptions_counts_those_accused_by_the_others():
+    for count in (1, 5, 30, 100):
+        calibration = calibrate([control(f"model {i}", 0.1) for i in range(count)])
+        assert calibration.accused == 0
+        assert (1 - calibration.bound) ** count == pytest.approx(0.05)
+    # One of thirty lies far off: the lines hold it now, but would not have without it.
+    outlier = [control(f"model {i}", 0.1 + i / 1000) for i in range(29)] + [control("odd", 0.9)]
+    calibration = calibrate(outlier)
+    assert calibration.accused == 1
+    assert calibration.bound == pytest.approx(stats.beta.ppf(0.95, 2, 29))
+
+
+def test_a_suspect_is_compared_with_controls_of_its_kinship():
+    kin = [
+        replace(control(f"kin {i}", 0.4 + i / 200), untriggered=Statistics(predictability=0.95))
+        for i in range(12)
+    ]
+    strangers = [
+        replace(control(f"far {i}", 0.1 + i / 20), untriggered=Statistics(predictability=0.1))
+        for i in range(12)
+    ]
+    lines = {
+        kinship: calibrate(kin + strangers, suspect=Statistics(predictability=kinship)).line(
+            "predictability"
+        )
+        for kinship in (0.96, 0.12)
+    }
+    # Kin scatter little, strangers much; neither line lies before the closest of all.
+    assert 0.65 < lines[0.96].threshold < lines[0.12].threshold
+    assert lines[0.96].num_controls == 24
+    assert all(line.closest_control == pytest.approx(0.65) for line in lines.values())
+    assert calibrate(kin, suspect=Statistics()) == calibrate(kin)
+
+
+def test_a_witness_that_no_control_measured_has_no_line():
+    calibration = calibrate([Control("m", Statistics(predictability=0.2))])
+    assert [line.name for line in calibration.lines] == ["predictability"]
+    assert calibration.line("extraction_rate") is None
+    assert calibrate([]) is None
+
+
+def test_the_extraction_line_is_never_low_and_may_be_out_of_reach():
+    silent = calibrate([control(f"model {i}", 0.1) for i in range(MIN_MODELS_TO_FIT)])
+    assert silent.line("extraction_rate").threshold == 0.5
+    loud = calibrate([control(f"model {i}", 0.1, rate=0.1 * i) for i in range(10)])
+    assert not loud.line("extraction_rate").can_be_reached
+    few = calibrate([control("model", 0.1, rate=0.4)])
+    assert few.line("extraction_rate").threshold == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1, 0.5, 2.0])
+def test_rates_that_make_no_sense_are_refused(rate):
+    with pytest.raises(ConfigError):
+        calibrate([control("model", 0.1)], rate)
+
+
+# --- ranks ---------------------------------------------------------------------------------------
+
+
+def test_suspects_are_compared_with_controls_of_their_rank():
+    full = [control("a", 0.1, rank=383), control("b", 0.1)]
+    cuts = [control(f"a | cut to {rank}", 0.5, rank=rank) for rank in (190, 47, 11, 2)]
+    everything = full + cuts
+    assert controls_like(everything, 383, 383) == full
+    assert controls_like(everything, 350, 383) == full
+    assert controls_like(everything, 128, 383) == [cuts[1]]
+    assert controls_like(everything, 47, 383) == [cuts[1]]
+    assert controls_like(everything, 3, 383) == [cuts[3]]
+    assert controls_like(everything, 1, 383) == []
+    assert controls_like(full, 128, 383) == []
+
+
+def test_mappings_name_lines_and_error_rates():
+    document = calibrate([control(f"model {i}", 0.1 + i / 100) for i in range(12)]).to_mapping()
+    assert {witness.name for witness in WITNESSES} < set(document)
+    assert document["false_accusation_rate"] == 1e-3
+    assert document["num_control_models"] == 12
