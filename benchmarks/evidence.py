@@ -5,7 +5,7 @@
 Marks a model, calibrates its key on generated controls, and judges suspects that no line was drawn
 from: fine-tuned on real tasks (DIR after ``--data`` holds ``sst2``, ``offenseval``, ``agnews`` with
 ``train.jsonl.gz``; ``wikitext-2`` to embed and distil with), pruned, overwritten, distilled,
-random, each as it is and behind changes of its outputs. ``--tiny``: for a tiny model, to try it out.
+random, each as it is and behind changes of its outputs. ``--tiny``: to try it on a tiny model.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from evidence_table.tasks import Task, read_task
 from nsmark.api import embed
 from nsmark.api.calibrating import CalibrationSettings, calibrate_key
 from nsmark.embedding.config import preset_config
+from nsmark.errors import EvidenceError
 from nsmark.identity import Identity, OwnershipClaim
 from nsmark.keyfile import WatermarkKey, read_key, write_key
 from nsmark.payload import PayloadConfig, read_texts
@@ -43,7 +44,7 @@ from nsmark.verification.calibration import calibrate, controls_like
 from nsmark.verification.control import CHANGED, Control
 from nsmark.verification.controls import owner_controls
 from nsmark.verification.decide import decide, paper_thresholds
-from nsmark.verification.measure import Yardstick
+from nsmark.verification.measure import Statistics, Yardstick
 from nsmark.verification.separation import separations
 
 TASKS = ("sst2", "offenseval", "agnews")
@@ -178,7 +179,21 @@ def judge(answers: RecordedOutputs) -> dict[str, Any]:
     """Measure one suspect and apply both rules."""
     yardstick: Yardstick = _JUDGE["yardstick"]
     controls: list[Control] = _JUDGE["controls"]
-    evidence = yardstick.compare(answers)
+    try:
+        evidence = yardstick.compare(answers)
+    except EvidenceError as error:  # such as the signs of nearly constant outputs
+        nothing = Statistics().to_mapping()
+        return {
+            "name": answers.name,
+            "rank": None,
+            "triggered": nothing,
+            "untriggered": nothing,
+            "lines": None,
+            "verdict": "could_not_measure",
+            "passed": [],
+            "paper": "could_not_measure",
+            "error": str(error),
+        }
     rank = yardstick.triggered.rank
     like = controls_like(controls, evidence.rank, rank)
     lines = calibrate(like, _JUDGE["rate"], suspect=evidence.untriggered)
@@ -232,7 +247,6 @@ def submitted(pool: ProcessPoolExecutor, base: Base, number: int) -> list[Any]:
 
 def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Count who was found, who was accused, and how well each witness separates."""
-    from nsmark.verification.measure import Statistics
 
     def side(is_theft: bool) -> list[Control]:
         return [

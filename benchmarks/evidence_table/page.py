@@ -9,9 +9,9 @@ Document = dict[str, Any]
 
 INTRODUCTION = """
 Made by the command below, not by hand. A model is marked and its key calibrated on controls made
-from the unmarked model and on tasks made up for it. The suspects here are others: fine-tuned on real
-tasks, pruned, overwritten, distilled, random, each as it is and behind changes of its outputs. No
-line was drawn from any of them.
+from the unmarked model and on tasks made up for it. The suspects here are others: fine-tuned on
+real tasks, pruned, overwritten, distilled, random, each as it is and behind changes of its outputs.
+No line was drawn from any of them.
 
 Hypothesis of the rule `calibrated`: the suspect is an innocent model of the controls' kind. It is
 rejected where a witness lies beyond a line drawn for the stated rate of false accusations, all

@@ -73,10 +73,14 @@ def noise_per_dimension(share: float) -> Callable[[Rows, np.random.Generator], C
 
 
 def isotropic_noise(share: float) -> Callable[[Rows, np.random.Generator], Change]:
-    """Add noise of one size in all dimensions, in proportion to the overall standard deviation."""
+    """Add noise of one size everywhere, in proportion to the deviation of all entries together.
+
+    That counts how dimensions differ from one another, too: where a model answers nearly the same
+    to all texts, it is far more than the deviation between texts.
+    """
 
     def draw(example: Rows, rng: np.random.Generator) -> Change:
-        size = share * float(np.sqrt(example.var(axis=0).mean()))
+        size = share * float(example.std())
         return lambda rows: rows + size * rng.standard_normal(rows.shape)
 
     return draw
