@@ -31,6 +31,7 @@ from nsmark.suspects.base import BatchCallback, Suspect
 from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.owner_side import BasisFunction, OwnerSide, owner_side
 from nsmark.verification.questions import Questions, key_questions
+from nsmark.verification.two_threads import both
 
 # Outputs that differ between texts by less than this share of their size are constant: float32
 # noise around one vector lies below it, any real model far above.
@@ -123,8 +124,10 @@ class Yardstick:
         """
         self.key = key
         self.questions = questions or key_questions(key)
-        self.triggered = owner_side(self.questions.owner_triggered, basis_of)
-        self.untriggered = owner_side(self.questions.owner_untriggered, basis_of)
+        self.triggered, self.untriggered = both(
+            lambda: owner_side(self.questions.owner_triggered, basis_of),
+            lambda: owner_side(self.questions.owner_untriggered, basis_of),
+        )
 
     def own(self) -> tuple[Statistics, Statistics]:
         """Return what the owner's own outputs carry: marks and matching degree, nothing else."""
@@ -165,9 +168,11 @@ class Yardstick:
                 "triggered and untriggered outputs have different dimensions",
                 "measure both on the same model",
             )
-        notes: list[str] = []
-        triggered, rank = _statistics(self.key, self.triggered, answers.triggered, notes)
-        untriggered, _ = _statistics(self.key, self.untriggered, answers.untriggered, notes)
+        notes: tuple[list[str], list[str]] = ([], [])
+        (triggered, rank), (untriggered, _) = both(
+            lambda: _statistics(self.key, self.triggered, answers.triggered, notes[0]),
+            lambda: _statistics(self.key, self.untriggered, answers.untriggered, notes[1]),
+        )
         output_dim = answers.triggered.shape[1]
         return Evidence(
             suspect=answers.name,
@@ -178,7 +183,7 @@ class Yardstick:
             null_dim=self.triggered.basis.shape[1],
             dead_rows=output_dim - int(live_rows(_rescaled(answers.triggered).T).sum()),
             rank=rank,
-            notes=tuple(dict.fromkeys(notes)),
+            notes=tuple(dict.fromkeys(notes[0] + notes[1])),
         )
 
 
