@@ -16,6 +16,7 @@ _EXTRAS = {
     "base": (
         "numpy",
         "scipy",
+        "threadpoolctl",
         "safetensors",
         "cryptography",
         "rfc8785",
