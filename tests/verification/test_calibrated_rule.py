@@ -55,10 +55,10 @@ def evidence(untriggered: Statistics = INNOCENT, **changes: float | None) -> Evi
     [
         ({}, ()),
         ({"extraction_rate": 0.9}, ("extraction_rate",)),
-        ({"aligned_subspace_overlap": 0.61}, ("aligned_subspace_overlap",)),
-        ({"aligned_subspace_overlap": 0.59}, ()),
+        ({"aligned_subspace_overlap": 0.74}, ("aligned_subspace_overlap",)),
+        ({"aligned_subspace_overlap": 0.73}, ()),
         ({"subspace_overlap": 1.0, "alignment_gap": 0.0}, ()),
-        ({"predictability": 0.8}, ("predictability",)),
+        ({"predictability": 0.84}, ("predictability",)),
         ({"aligned_predictability": 0.9}, ("aligned_predictability",)),
         ({"derived_p_value": 1e-20}, ("derived_extraction_rate",)),
         ({"derived_p_value": 1e-14}, ()),

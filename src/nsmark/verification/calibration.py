@@ -28,9 +28,10 @@ CONFIDENCE = 0.95
 NEIGHBOURS = 12
 # Fewer models do not tell how innocent models scatter: then a margin stands in for it.
 MIN_MODELS_TO_FIT = 10
-# What is unexplained must be half of what is in the closest control, if there are few; and in any
-# case a tenth less, to say the same of every witness.
-_WIDE_MARGIN, _MARGIN = float(np.log(2)), float(-np.log(0.9))
+# What is unexplained must be a third of what is in the closest control, if there are few: with the
+# unmarked model alone, half would let one read at an earlier layer come within a hair of the line.
+# In any case a tenth less, to say the same of every witness.
+_WIDE_MARGIN, _MARGIN = float(np.log(3)), float(-np.log(0.9))
 _LEAST_KINSHIP = 0.02
 _TINY = 1e-9
 _FULL_RANK = 0.9
@@ -149,7 +150,7 @@ def calibrate(
     tolerance bound: with the stated confidence, all witnesses together, at most a share ``rate`` of
     innocent models of such a kinship lies beyond, if their closeness scatters normally. It always
     lies beyond the closest of all controls. With fewer models, what is unexplained must be at most
-    half of what is in the closest one, and no rate is stated.
+    a third of what is in the closest one, and no rate is stated.
 
     Args:
         controls: Innocent models whose outputs have the suspect's rank.
@@ -175,6 +176,13 @@ def calibrate(
         if accused < count
         else 1.0,
     )
+
+
+def lines_for(
+    controls: Sequence[Control], suspect: Statistics, rate: float, confidence: float
+) -> tuple[Line, ...]:
+    """Return the lines for a suspect alone, without judging the controls by each other."""
+    return _lines(list(_by_model(controls).values()), rate, confidence, suspect)
 
 
 def _by_model(controls: Sequence[Control]) -> dict[str, list[Control]]:
