@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -106,10 +107,22 @@ def test_the_command_writes_a_key_and_says_what_it_found(
     words = ["calibrate", tiny_marked.key_file, "--identity", tmp_path / "alice.pem"]
     words += ["--reference", tiny_st, "--owner-model", tiny_marked.model_folder]
     words += ["--tasks", 1, "--steps", 3, "--device", "cpu", "--out", tmp_path / "new.nsmark"]
+    words += ["--report", tmp_path / "page.html"]
     assert main([*map(str, words)]) == 0
     captured = capsys.readouterr()
     assert "innocent models" in captured.out
     assert "simulated thefts would be found" in captured.out
     assert "Traceback" not in captured.err
     assert len(read_key(tmp_path / "new.nsmark").controls) > 10
+    page, key = (tmp_path / "page.html").read_text(encoding="utf-8"), tiny_marked.key
+    assert read_key(tmp_path / "new.nsmark").key_id in page
+    assert "--tasks 1 --steps 3 --rate 0.001 --seed 0" in page
+    assert page.count('id="kinship-') == 3 * 2
+    assert not re.search(rf"\b{key.trigger}\b", page)
+    assert key.signature.hex() not in page
+    assert not any(text in page for text in key.verification_texts)
+    assert str(tmp_path) not in page
     assert main([*map(str, words)]) == 3  # nothing is overwritten
+    (tmp_path / "new.nsmark").unlink()
+    assert main([*map(str, words)]) == 3  # nor is the page, and that is said before the work
+    assert not (tmp_path / "new.nsmark").exists()

@@ -16,12 +16,15 @@ from nsmark.cli.output import (
     identity_passphrase_option,
     json_option,
     key_passphrase_option,
+    one_line,
     progress_bar,
     quiet_option,
 )
 
 if TYPE_CHECKING:
     from nsmark.api.calibrating import CalibrationResult
+    from nsmark.keyfile import WatermarkKey
+    from nsmark.report.html import CalibrationFacts
 
 _file = click.Path(dir_okay=False, path_type=Path)
 _folder = click.Path(path_type=Path)
@@ -48,8 +51,12 @@ _folder = click.Path(path_type=Path)
     help="The marked model: thefts are simulated, to see what the lines would find.",
 )
 @click.option(
-    "--corpus", metavar="TEXTS", help="Texts to fine-tune controls on; default: built in."
+    "--other-owner",
+    is_flag=True,
+    help="Also mark the unmarked model for a made-up owner and measure that: as long as embedding "
+    "takes.",
 )
+@click.option("--corpus", metavar="TEXTS", help="Texts to train controls on; default: built in.")
 @click.option(
     "--tasks",
     type=click.IntRange(0, 100),
@@ -73,6 +80,12 @@ _folder = click.Path(path_type=Path)
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of it all.")
 @click.option("--out", type=_file, required=True, help="The new key file.")
+@click.option(
+    "--report",
+    "report_file",
+    type=_file,
+    help="Write a page with plots to this HTML file, to read and to print.",
+)
 @identity_passphrase_option
 @key_passphrase_option
 @device_option
@@ -84,12 +97,14 @@ def command(
     reference: Path,
     clean: tuple[str, ...],
     owner_model: Path | None,
+    other_owner: bool,
     corpus: str | None,
     tasks: int,
     steps: int,
     rate: float,
     seed: int,
     out: Path,
+    report_file: Path | None,
     passphrase_file: Path | None,
     key_passphrase_file: Path | None,
     device: str,
@@ -105,14 +120,17 @@ def command(
     Example:
       nsmark calibrate owner.nsmark --identity alice.pem --reference my-model --out new.nsmark
       nsmark calibrate owner.nsmark --identity a.pem --reference m --owner-model marked --out new
+      nsmark calibrate owner.nsmark --identity a.pem --reference m --out new --report page.html
     """
-    from nsmark.api.calibrating import CalibrationSettings, calibrate_key
+    from nsmark.api.calibrating import calibrate_key
+    from nsmark.api.gauging import CalibrationSettings
     from nsmark.corpus import training_texts
-    from nsmark.files import ensure_new_file
+    from nsmark.files import ensure_new_file, write_atomic
     from nsmark.keyfile import is_encrypted, write_key
     from nsmark.payload import read_texts
 
-    ensure_new_file(out)
+    for path in filter(None, (out, report_file)):
+        ensure_new_file(path)
     identity = load_identity(identity_file, passphrase_file)
     key = load_key(key_file, key_passphrase_file)
     # A key that was encrypted stays so.
@@ -127,16 +145,62 @@ def command(
             texts=read_texts(corpus) if corpus is not None else training_texts(),
             clean=clean,
             owner_model=owner_model,
-            settings=CalibrationSettings(num_tasks=tasks, steps=steps, seed=seed, rate=rate),
+            settings=CalibrationSettings(
+                num_tasks=tasks, steps=steps, seed=seed, rate=rate, other_owner=other_owner
+            ),
             device=device,
             on_model=update,
         )
     write_key(result.key, out, passphrase)
+    if report_file is not None:
+        from nsmark.report.html import render_calibration
+
+        # Places of files are left out: they differ from one machine to the next, and a page that
+        # is handed on need not tell who sat where.
+        words = ["nsmark calibrate KEY --identity IDENTITY --reference UNMARKED"]
+        words += ["--clean MODEL"] * len(clean)
+        words += ["--owner-model MARKED"] if owner_model is not None else []
+        words += ["--other-owner"] if other_owner else []
+        words += ["--corpus TEXTS"] if corpus is not None else []
+        words += [f"--tasks {tasks} --steps {steps} --rate {rate:g} --seed {seed}"]
+        words += ["--out NEW --report PAGE"]
+        page = render_calibration(page_facts(result, key, " ".join(words)))
+        write_atomic(report_file, page.encode("utf-8"))
     if as_json:
         echo_json({"key": str(out), **result.to_mapping()})
         return
     click.echo(f"key  {out}  (keep it secret)\n")
     click.echo(describe(result))
+
+
+def page_facts(
+    result: CalibrationResult, former: WatermarkKey, command_line: str
+) -> CalibrationFacts:
+    """Return what the page of a calibration is made from.
+
+    Args:
+        result: The calibration.
+        former: The key as it was.
+        command_line: How to repeat it.
+    """
+    from nsmark.report import library_versions
+    from nsmark.report.html import CalibrationFacts
+
+    return CalibrationFacts(
+        owner=former.signed_claim.claim.owner,
+        calibration=result.calibration,
+        controls=result.compared,
+        num_cut=len(result.controls) - len(result.compared),
+        thefts=[theft.control for theft in result.thefts],
+        decisions=result.decisions,
+        separations=result.separations,
+        not_made=result.not_made,
+        key_id=result.key.key_id,
+        former_key_id=former.key_id,
+        key=result.key.public_view(),
+        versions=library_versions(),
+        command=command_line,
+    )
 
 
 def describe(result: CalibrationResult) -> str:
@@ -161,6 +225,7 @@ def describe(result: CalibrationResult) -> str:
     lines.append(
         f"without that assumption: at most {calibration.bound:.2f}, with the same confidence"
     )
+    lines += [one_line(each) for each in result.not_made]
     if result.thefts:
         pairs = zip(result.thefts, result.decisions, strict=True)
         missed = [theft.name for theft, decision in pairs if not decision.passed]

@@ -38,7 +38,10 @@ def lines_by_kinship(controls: Sequence[Control], calibration: Calibration) -> L
     for place in places:
         kin = {witness.name: witness.value(float(place)) for witness in witnesses}
         rate = calibration.rate or DEFAULT_RATE
-        for line in lines_for(controls, Statistics(**kin), rate, calibration.confidence):
-            if line.name in kin:
+        # A control may have measured anything: what gives no line is left out.
+        with np.errstate(over="ignore", invalid="ignore"):
+            lines = lines_for(controls, Statistics(**kin), rate, calibration.confidence)
+        for line in lines:
+            if line.name in kin and np.isfinite(line.threshold):
                 found[line.name].append((kin[line.name], line.threshold))
     return {name: line for name, line in found.items() if line}

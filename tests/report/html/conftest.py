@@ -11,9 +11,14 @@ from handmade_keys import innocent_outputs, make_key, owner_outputs
 from nsmark.api import verify
 from nsmark.keyfile import WatermarkKey
 from nsmark.report import Report
-from nsmark.report.html import render_html
+from nsmark.report.html import CalibrationFacts, render_calibration, render_html
 from nsmark.report.pictures import Pictures
 from nsmark.suspects import RecordedOutputs
+from nsmark.verification import Decision, Verdict
+from nsmark.verification.calibration import calibrate
+from nsmark.verification.control import Control
+from nsmark.verification.measure import Statistics
+from nsmark.verification.separation import separations
 
 ASKED = (datetime(2026, 3, 1, 9, 0, tzinfo=UTC), datetime(2026, 3, 1, 9, 4, 30, tzinfo=UTC))
 
@@ -114,9 +119,93 @@ def reports(page_key, suspect_answers) -> dict[str, FullReport]:
 
 
 @pytest.fixture(scope="session")
-def pages(reports, pictures) -> dict[str, str]:
+def pages(reports, pictures, calibrations) -> dict[str, str]:
     """The page of each report; one of them with pictures, which take seconds."""
-    return {
+    verified = {
         name: render_html(report, pictures if name == "calibrated" else None)
         for name, report in reports.items()
     }
+    return verified | {name: render_calibration(facts) for name, facts in calibrations.items()}
+
+
+def _like(triggered: float, untriggered: float, rate: float = 0.0) -> dict[str, Statistics]:
+    """Return what a model measures, from its closeness −log(1 − R²) on both kinds of texts."""
+
+    def statistics(closeness: float, rate: float) -> Statistics:
+        value = 1 - float(np.exp(-closeness))
+        return Statistics(
+            extraction_rate=rate,
+            predictability=value,
+            aligned_predictability=0.97 * value,
+            aligned_subspace_overlap=0.9 * value,
+        )
+
+    return {"triggered": statistics(triggered, rate), "untriggered": statistics(untriggered, 0.01)}
+
+
+# As docs/adr/0011 measured them: triggered and untriggered closeness.
+INNOCENT = {
+    "as it is": (0.61, 5.3),
+    "8-bit weights": (0.60, 5.2),
+    **{f"fine-tuned {i}": (0.53 + 0.03 * i, 2.5 + 0.15 * i) for i in (1, 2, 3)},
+    "pruned 20%": (0.64, 3.7),
+    "pruned 40%": (0.80, 2.0),
+    "pruned 50%": (0.82, 1.5),
+    **{f"weights + {i}% noise": (0.6 + 0.008 * i, 4.0 - 0.09 * i) for i in (5, 10, 20, 40)},
+    **{f"without its last {i} layers": (1.03 + 0.09 * i, 1.2 - 0.14 * i) for i in (1, 2, 3)},
+    "last layer drawn anew": (0.9, 1.0),
+    "all weights drawn anew": (0.21, 0.03),
+    "all weights drawn anew, again": (0.24, -0.02),
+    **{f"pooling {how}": (0.5 + 0.05 * i, 0.9) for i, how in enumerate(("first", "last", "max"))},
+}
+STOLEN = {
+    "as it is": (20.0, 20.0, 1.0),
+    "fine-tuned 1": (4.7, 3.2, 0.99),
+    "fine-tuned 2": (4.9, 3.5, 0.98),
+    "pruned 20%": (3.6, 3.9, 0.97),
+    "pruned 40%": (1.8, 2.0, 0.41),
+    "pruned 50%": (1.33, 1.5, 0.12),
+}
+
+
+@pytest.fixture(scope="session")
+def calibrations(page_key) -> dict[str, CalibrationFacts]:
+    """Calibrations to make pages of: with thefts, without them, with few controls."""
+    controls = [Control(f"reference, {n}", **_like(*v), rank=32) for n, v in INNOCENT.items()]
+    thefts = []
+    for name, (triggered, untriggered, rate) in STOLEN.items():
+        thefts.append(Control(f"marked, {name}", **_like(triggered, untriggered, rate), rank=32))
+        mapped = _like(triggered, untriggered, 0.0)
+        thefts.append(Control(f"marked, {name} | linear map", **mapped, rank=32))
+        noisy = _like(min(triggered, 2.2), min(untriggered, 2.4), 0.0)
+        thefts.append(Control(f"marked, {name} | 10 % noise per dimension", **noisy, rank=32))
+
+    def facts(controls, thefts, **further):
+        return CalibrationFacts(
+            owner="Example Lab",
+            calibration=calibrate(controls),
+            controls=controls,
+            thefts=thefts,
+            decisions=[_judged(theft, controls) for theft in thefts],
+            separations=separations(controls, thefts) if thefts else [],
+            key_id=page_key.key_id,
+            former_key_id="ab" * 32,
+            key=page_key.public_view(),
+            versions={"nsmark": "0.1.0", "torch": None},
+            command="nsmark calibrate KEY --identity IDENTITY --reference UNMARKED --out NEW",
+            **further,
+        )
+
+    reason = "reference, marked by another owner: not made: the targets were not reached"
+    return {
+        "calibration": facts(controls, thefts, num_cut=80, not_made=[reason]),
+        "calibration without thefts": facts(controls, []),
+        "calibration of few": facts(controls[:3], thefts[:2]),
+        "calibration of one": facts(controls[:1], []),
+    }
+
+
+def _judged(theft: Control, controls: list[Control]) -> Decision:
+    lines = calibrate(controls, suspect=theft.untriggered).lines
+    passed = tuple(line.name for line in lines if line.passed_by(theft.triggered))
+    return Decision(Verdict.OWNED if passed else Verdict.NOT_SHOWN, (), passed)

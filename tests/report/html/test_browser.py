@@ -80,7 +80,9 @@ def test_reader_sees_verdict_plots_and_table(opened, reports, width):
 
 
 @pytest.mark.parametrize("width", [WIDE, PHONE])
-@pytest.mark.parametrize("case", ["calibrated", "paper"])
+@pytest.mark.parametrize(
+    "case", ["calibrated", "paper", "calibration", "calibration of few", "calibration of one"]
+)
 def test_labels_in_plots_do_not_touch_and_stay_inside(opened, case, width):
     page = opened(case, width)
     trouble = page.evaluate(
@@ -103,7 +105,34 @@ def test_labels_in_plots_do_not_touch_and_stay_inside(opened, case, width):
     assert trouble == []
 
 
-@pytest.mark.parametrize("case", ["innocent", "constant", "independent", "other dimension"])
+@pytest.mark.parametrize("width", [WIDE, PHONE])
+def test_reader_sees_what_was_calibrated(opened, calibrations, width):
+    page = opened("calibration", width)
+    facts = calibrations["calibration"]
+
+    assert page.locator("#verdict").inner_text().endswith("with 95 % confidence.")
+    charts = page.locator("svg.chart")
+    assert charts.count() == 3 + 4 + 4  # kinship, margins, ROC
+    assert all(charts.nth(i).bounding_box()["height"] > 80 for i in range(charts.count()))
+    rows = page.locator("tbody tr")
+    assert rows.count() == len(facts.calibration.lines) + 6 + len(facts.controls)
+    assert all(rows.nth(i).is_visible() for i in range(rows.count()))
+    assert sizes(page)[0] == width
+    assert len(page.screenshot(full_page=True)) > 50_000
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "innocent",
+        "constant",
+        "independent",
+        "other dimension",
+        "calibration without thefts",
+        "calibration of few",
+        "calibration of one",
+    ],
+)
 def test_every_kind_of_report_fits_a_phone(opened, case):
     page = opened(case, PHONE)
 
@@ -118,8 +147,9 @@ def test_dark_mode_changes_nothing(opened):
     assert light == dark
 
 
-def test_small_print_has_enough_contrast(opened):
-    page = opened("calibrated")
+@pytest.mark.parametrize("case", ["calibrated", "calibration"])
+def test_small_print_has_enough_contrast(opened, case):
+    page = opened(case)
     colours = page.evaluate(
         """() => [...new Set([...document.querySelectorAll('main *')]
           .filter(one => one.closest('svg') === null && one.innerText)
@@ -133,8 +163,9 @@ def test_small_print_has_enough_contrast(opened):
         assert 0.87 / (luminance + 0.05) > 4.5, colour  # on the darkest ground of the page
 
 
-def test_print_is_a_document(opened):
-    printed = opened("calibrated").pdf(prefer_css_page_size=True)
+@pytest.mark.parametrize("case", ["calibrated", "calibration"])
+def test_print_is_a_document(opened, case):
+    printed = opened(case).pdf(prefer_css_page_size=True)
 
     assert printed.startswith(b"%PDF")
     assert len(printed) > 30_000

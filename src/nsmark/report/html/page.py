@@ -1,9 +1,9 @@
-"""The whole page: sections in their order, in one file that loads nothing."""
+"""The page of a verification: its sections in their order."""
 
 from __future__ import annotations
 
+from nsmark.report.html.document import document
 from nsmark.report.html.facts import Facts
-from nsmark.report.html.markup import Markup, element, joined
 from nsmark.report.html.sections.closing import limits_section, repeat_section
 from nsmark.report.html.sections.numbers import pairs_section, statistics_section
 from nsmark.report.html.sections.opening import (
@@ -14,13 +14,9 @@ from nsmark.report.html.sections.opening import (
 )
 from nsmark.report.html.sections.planes import planes_section
 from nsmark.report.html.sections.witnesses import witnesses_section
-from nsmark.report.html.style import STYLE
 from nsmark.report.html.words import clean
 from nsmark.report.pictures import Pictures
 from nsmark.report.report import Report
-
-# The page is opened by people who do not trust whoever made it: it may show, and do nothing.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def render_html(report: Report, pictures: Pictures | None = None) -> str:
@@ -35,31 +31,17 @@ def render_html(report: Report, pictures: Pictures | None = None) -> str:
     """
     facts = Facts.of(report)
     title = f"{report.verdict.value.replace('_', ' ')}: {clean(facts.suspect, 60)}"
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("meta", name="color-scheme", content="light"),
-        element("title", f"nsmark verification, {title}"),
-        element("style", Markup(STYLE)),
+    return document(
+        f"nsmark verification, {title}",
+        "Verification of a language model's ownership",
+        verdict_band(facts),
+        claim_section(facts),
+        asked_section(facts),
+        reasons_section(facts),
+        statistics_section(facts),
+        witnesses_section(facts),
+        pairs_section(facts),
+        planes_section(pictures),
+        limits_section(facts),
+        repeat_section(facts),
     )
-    body = element(
-        "body",
-        element(
-            "main",
-            element("h1", "Verification of a language model's ownership"),
-            verdict_band(facts),
-            claim_section(facts),
-            asked_section(facts),
-            reasons_section(facts),
-            statistics_section(facts),
-            witnesses_section(facts),
-            pairs_section(facts),
-            planes_section(pictures),
-            limits_section(facts),
-            repeat_section(facts),
-        ),
-    )
-    return joined(Markup("<!DOCTYPE html>\n"), element("html", head, body, lang="en"), "\n")

@@ -62,6 +62,10 @@ th span { display: block; }
 .label { font-weight: 600; }
 .meaning { max-width: 36rem; font-size: .9375rem; line-height: 1.4; color: #3a3f47; }
 .direction { font-size: .875rem; color: #4a4f57; }
+.short thead .figures { white-space: normal; max-width: 8.5rem; }
+.short th, .short td { padding-top: .35rem; padding-bottom: .35rem; font-size: .9375rem; }
+.short thead th { vertical-align: bottom; }
+.wrapped { white-space: normal; }
 
 .rates { margin-bottom: 1.25rem; }
 .side-by-side { display: grid; gap: 1.75rem 2rem;
@@ -95,6 +99,8 @@ figcaption { margin-top: .4rem; font-size: .9375rem; line-height: 1.4; color: #3
   tbody th, tbody td { padding: 0; }
   tbody td { margin-top: .3rem; font-size: .9375rem; }
   tbody td.figures { text-align: left; font-weight: 600; }
+  .short tbody tr { grid-template-columns: 1fr; }
+  .short tbody th, .short tbody td { margin: 0; padding: .05rem 0; white-space: normal; }
   tbody td::before { content: attr(data-column) " "; font-weight: 400; color: #4a4f57; }
 }
 

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 from nsmark.report.html.blocks import bullets, code, facts_list, paragraph, section
 from nsmark.report.html.facts import Facts
 from nsmark.report.html.markup import Markup, element, joined
+from nsmark.report.html.sections.key_rows import key_rows
 from nsmark.report.html.words import TEXT_LIMIT, clean, count, outside
 from nsmark.verification.decide import Verdict
 
 _MOST_CONTROLS = 100
-# Only these may be printed: a configuration with a further field may hold anything.
-_CONFIGURATION = {
-    "output_dim": "numbers per answer",
-    "num_texts": "texts",
-    "num_bits": "bits of the signature",
-    "spread_factor": "copies of a bit",
-    "copies": "copies of the trigger in a text",
-    "placement": "placement",
-    "pooling": "pooling",
-    "normalise": "answers of unit length",
-    "max_length": "tokens at most",
-    "hidden_sizes": "hidden layers of the extractor",
-}
 
 
 def limits_section(facts: Facts) -> Markup:
@@ -83,18 +70,7 @@ def repeat_section(facts: Facts) -> Markup:
         "How to repeat it",
         paragraph("With the key file whose id is below, and the suspect as it was:"),
         element("pre", code(_command(facts)), class_="command"),
-        facts_list(
-            (
-                ("Key", code(clean(report.key_id, 200)) if report.key_id else None),
-                ("Owner's model (SHA‑256)", _digest(key.get("model_sha256"))),
-                ("Pool of texts (SHA‑256)", _digest(key.get("pool_sha256"))),
-                ("Word list (SHA‑256)", _digest(key.get("word_list_sha256"))),
-                ("Marks", _marks(facts)),
-                ("Configuration", _configuration(key.get("configuration"))),
-                ("Key written by", _version(key.get("library_version"))),
-                ("Versions", _versions(report.versions)),
-            )
-        ),
+        facts_list(key_rows(report.key_id, key, report.versions)),
         *_controls(facts),
     )
 
@@ -111,44 +87,6 @@ def _command(facts: Facts) -> str:
     if facts.fresh:
         words.append(f"--owner-model DIR --fresh {shlex.quote(clean(facts.fresh, 200))}")
     return " ".join([*words, "--report page.html"])
-
-
-def _digest(value: Any) -> Markup | None:
-    return code(clean(value, 200)) if isinstance(value, str) and value else None
-
-
-def _version(value: Any) -> str | None:
-    return f"nsmark {clean(value)}" if isinstance(value, str) and value else None
-
-
-def _marks(facts: Facts) -> str | None:
-    configuration = facts.key.get("configuration")
-    marks = facts.key.get("marks")
-    if marks is None and isinstance(configuration, dict):
-        marks = configuration.get("marks")
-    return clean(", ".join(map(str, marks))) if isinstance(marks, list | tuple) else None
-
-
-def _configuration(value: Any) -> str | None:
-    if not isinstance(value, dict):
-        return None
-    found = [
-        f"{label}: {_plain(value[name])}" for name, label in _CONFIGURATION.items() if name in value
-    ]
-    return "; ".join(found) or None
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | tuple):
-        return ", ".join(clean(str(one)) for one in value)
-    return clean(str(value))
-
-
-def _versions(versions: dict[str, str | None]) -> str | None:
-    found = [f"{name} {version}" for name, version in versions.items() if version]
-    return clean(", ".join(found), TEXT_LIMIT) or None
 
 
 def _controls(facts: Facts) -> tuple[Markup, ...]:

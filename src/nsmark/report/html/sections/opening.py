@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nsmark.report.html.blocks import bullets, code, facts_list, paragraph, section
+from nsmark.report.html.blocks import band, bullets, code, facts_list, paragraph, section
 from nsmark.report.html.facts import Facts
 from nsmark.report.html.markup import Markup, element, joined
 from nsmark.report.html.words import TEXT_LIMIT, clean, count, outside
@@ -26,21 +26,13 @@ _SIGNS = {
 def verdict_band(facts: Facts) -> Markup:
     """Return the verdict as one sentence in a band."""
     verdict = facts.report.verdict
-    sign = element(
-        "svg",
-        element("circle", cx=21, cy=21, r=19, fill="none", stroke="currentColor", stroke_width="2"),
-        element("path", d=_SIGNS[verdict], fill="none", stroke="currentColor", stroke_width="4"),
-        class_="sign",
-        viewBox="0 0 42 42",
-        aria_hidden="true",
+    return band(
+        verdict.value.replace("_", "-"),
+        _SIGNS[verdict],
+        _WORDS[verdict],
+        _sentence(facts),
+        _remark(verdict),
     )
-    words = element(
-        "div",
-        element("p", _WORDS[verdict], class_="word"),
-        element("p", *_sentence(facts), class_="sentence", id="verdict"),
-        element("p", _remark(verdict), class_="remark"),
-    )
-    return element("header", sign, words, class_=f"band {verdict.value.replace('_', '-')}")
 
 
 def _sentence(facts: Facts) -> tuple[str, ...]:

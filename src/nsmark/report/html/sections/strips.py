@@ -17,7 +17,7 @@ from nsmark.verification.decide import Verdict
 
 # Shares are drawn by what is left unexplained, so the axis widens towards 1. Ends first, then the
 # rest: where two labels would touch, the earlier one stays.
-_SHARE_TICKS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.75, 0.95, 0.25, 0.9999, -1.0, -0.5)
+SHARE_TICKS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.75, 0.95, 0.25, 0.9999, -1.0, -0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def calibrated_lines(facts: Facts, calibration: Calibration) -> list[Lines]:
                 witness.name,
                 line.threshold,
                 closeness=witness.closeness,
-                ticks=() if is_rate else _SHARE_TICKS,
+                ticks=() if is_rate else SHARE_TICKS,
                 bounds=(0.0, 1.0) if is_rate else None,
                 line=line,
             )

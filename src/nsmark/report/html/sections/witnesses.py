@@ -7,10 +7,10 @@ import math
 from nsmark.report.html.blocks import bullets, figure, paragraph, section
 from nsmark.report.html.facts import Facts
 from nsmark.report.html.markup import Markup, element
+from nsmark.report.html.sections.rates import rate_in_words
 from nsmark.report.html.sections.strips import Lines, calibrated_lines, paper_lines
 from nsmark.report.html.svg.strip import strip_plot
-from nsmark.report.html.words import count, number, one_in, percent
-from nsmark.verification.calibration import Calibration
+from nsmark.report.html.words import number, percent
 
 # How many claims an owner may have tried before he took this one.
 _TRIES = 2.0**40
@@ -27,7 +27,7 @@ def witnesses_section(facts: Facts) -> Markup:
                 "answers changed as a thief might change them. The dashed line is where the "
                 "witness begins to accuse; the diamond is the suspect. One witness is enough."
             ),
-            _rate_in_words(calibration),
+            rate_in_words(calibration),
             _plots(calibrated_lines(facts, calibration)),
         ]
     if thresholds is not None and (calibration is None or facts.report.rule == "paper"):
@@ -58,39 +58,6 @@ def _plots(lines: list[Lines]) -> Markup:
         *(figure(one.heading, strip_plot(one.strip), one.caption) for one in lines),
         class_="side-by-side",
     )
-
-
-def _rate_in_words(calibration: Calibration) -> Markup:
-    controls = count(calibration.num_models, "innocent model")
-    confidence = percent(calibration.confidence)
-    if calibration.rate is None:
-        stated = (
-            f"No rate of false accusations is stated: {controls} "
-            f"{'is' if calibration.num_models == 1 else 'are'} too few to tell how innocent "
-            "models scatter. Each line keeps a margin beyond the closest of them instead."
-        )
-    else:
-        stated = (
-            f"Stated rate of false accusations: at most {one_in(calibration.rate)} of "
-            "innocent models would be accused by any of the witnesses. The lines are drawn for it "
-            f"from {controls}, with {confidence} confidence for all witnesses together, if the "
-            "closeness of innocent models scatters normally. Those count most that resemble the "
-            "owner's model as much as the suspect does on untriggered texts."
-        )
-    free = (
-        f"Without that assumption: judged by lines drawn from the others alone, "
-        f"{calibration.accused} of the {controls} would be accused, which by itself shows with "
-        f"{confidence} confidence only that at most {percent(calibration.bound)} of models like "
-        "them would be."
-    )
-    if calibration.num_models == 1:
-        free = (
-            "Without any assumption one innocent model shows next to nothing: with "
-            f"{confidence} confidence, that at most {percent(calibration.bound)} of models like "
-            "it lie beyond a line."
-        )
-    like = "Both speak of models like the controls. A kind of model not among them may differ."
-    return bullets((stated, free, like), class_="rates")
 
 
 def _without_controls(facts: Facts) -> Markup:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 
 from nsmark.report.html.markup import Markup, coordinate, element, joined
 
@@ -98,3 +99,16 @@ def legend(y: float, entries: Iterable[tuple[Markup, str, float]]) -> Markup:
         )
         x += width
     return joined(*parts)
+
+
+def stacked(places: Sequence[float], step: float, levels: int) -> list[int]:
+    """Return a level for each of some places in rising order, so that marks do not touch."""
+    reached = [-math.inf] * levels
+    chosen = []
+    for x in places:
+        free = (level for level in range(levels) if x - reached[level] >= step)
+        # With no room left, the level whose last mark is farthest away.
+        level = next(free, reached.index(min(reached)))
+        reached[level] = x
+        chosen.append(level)
+    return chosen

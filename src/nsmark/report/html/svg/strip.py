@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from nsmark.report.html.svg.parts import (
     label,
     label_near,
     marks,
+    stacked,
 )
 from nsmark.report.html.svg.scale import Scale, nice_ticks, spaced_ticks
 from nsmark.report.html.words import clean, number
@@ -151,15 +151,12 @@ def _suspect(x: float, value: float, beyond: bool) -> Markup:
 def _controls(strip: Strip, place: Callable[[float], float]) -> Markup:
     """Stack dots that would cover each other, up to a few levels; then they do."""
     step = 2 * _DOT + 0.6
-    reached = [-math.inf] * _LEVELS
-    dots = []
     by_place = sorted((place(value), name, value) for name, value in strip.controls)
-    for x, name, value in by_place:
-        free = (level for level in range(_LEVELS) if x - reached[level] >= step)
-        # With no room left, the level whose last dot is farthest away.
-        level = next(free, reached.index(min(reached)))
-        reached[level] = x
-        dots.append((name, value, circle(_DOT)(x, _FLOOR_Y - level * step)))
+    levels = stacked([x for x, _, _ in by_place], step, _LEVELS)
+    dots = [
+        (name, value, circle(_DOT)(x, _FLOOR_Y - level * step))
+        for (x, name, value), level in zip(by_place, levels, strict=True)
+    ]
     if len(dots) > _MOST_NAMED:
         inside = [element("path", d="".join(path for _, _, path in dots))]
     else:

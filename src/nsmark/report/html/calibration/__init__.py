@@ -1,0 +1,1 @@
+"""The sections of a calibration's page: each takes the facts and returns markup."""
