@@ -116,6 +116,10 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
             num_tasks=arguments.tasks, steps=arguments.steps, seed=0, rate=arguments.rate
         ),
         device=arguments.device,
+        on_model=lambda number, total, name: print(
+            f"{time.perf_counter() - started:.0f} s: control {number} of {total}: {name}",
+            file=sys.stderr,
+        ),
     )
     done = time.perf_counter()
     key_file = folder / "calibrated.nsmark"
@@ -196,7 +200,12 @@ def judge(answers: RecordedOutputs) -> dict[str, Any]:
         }
     rank = yardstick.triggered.rank
     like = controls_like(controls, evidence.rank, rank)
-    lines = calibrate(like, _JUDGE["rate"], suspect=evidence.untriggered)
+    lines = calibrate(
+        like,
+        _JUDGE["rate"],
+        suspect=evidence.untriggered,
+        num_bits=yardstick.key.configuration.num_bits,
+    )
     decision = decide_calibrated(evidence, lines, controls, _JUDGE["flaw"], rank)
     plain = [control for control in controls if CHANGED not in control.name]
     thresholds = paper_thresholds(yardstick.own()[0], [plain[0].triggered])
@@ -225,7 +234,7 @@ def judge_all(
         waiting = []
         for number, base in enumerate(bases(prepared.models, questions)):
             waiting += [(base, job) for job in submitted(pool, base, number)]
-            print(f"asked {base.name}", file=sys.stderr, flush=True)
+            print(f"asked {base.name}", file=sys.stderr)
         for base, job in waiting:
             rows.append({"theft": base.is_theft, "base": base.name, **job.result()})
     return rows

@@ -13,13 +13,14 @@ from scipy import stats
 from nsmark.errors import ConfigError
 from nsmark.verification.calibration import (
     MIN_MODELS_TO_FIT,
-    WITNESSES,
     calibrate,
     controls_like,
+    extraction_by_chance,
     tolerance_factor,
 )
 from nsmark.verification.control import Control
 from nsmark.verification.measure import Statistics
+from nsmark.verification.witnesses import WITNESSES
 
 shares = st.floats(-0.5, 0.95)
 
@@ -139,11 +140,24 @@ def test_a_witness_that_no_control_measured_has_no_line():
 
 def test_the_extraction_line_is_never_low_and_may_be_out_of_reach():
     silent = calibrate([control(f"model {i}", 0.1) for i in range(MIN_MODELS_TO_FIT)])
-    assert silent.line("extraction_rate").threshold == 0.5
+    # Guessing 256 bits, more than that many are right once in four thousand times.
+    assert silent.line("extraction_rate").threshold == extraction_by_chance(256, 2.5e-4)
+    assert 0.6 < silent.line("extraction_rate").threshold < 0.62
     loud = calibrate([control(f"model {i}", 0.1, rate=0.1 * i) for i in range(10)])
     assert not loud.line("extraction_rate").can_be_reached
     few = calibrate([control("model", 0.1, rate=0.4)])
     assert few.line("extraction_rate").threshold == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("num_bits", [1, 8, 16, 64, 256, 512])
+def test_guessing_hardly_ever_passes_the_extraction_line(num_bits):
+    """A model of nearly constant answers makes the extractor guess the whole signature once."""
+    calibration = calibrate([control("model", 0.1, rate=0.0)], num_bits=num_bits)
+    line = calibration.line("extraction_rate")
+    guesses = np.random.default_rng(0).binomial(num_bits, 0.5, 200_000) / num_bits
+    share = np.mean([guess > line.threshold for guess in guesses])
+    assert share <= 2.5e-4 + 4 * np.sqrt(2.5e-4 / 200_000)
+    assert calibration.num_bits == num_bits
 
 
 @pytest.mark.parametrize("rate", [0.0, -0.1, 0.5, 2.0])

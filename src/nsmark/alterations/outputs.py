@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 Rows = NDArray[np.float64]
 Change = Callable[[Rows], Rows]
 """A change that was drawn: it can be applied to any answers of the same model."""
+Draw = Callable[[Rows, np.random.Generator], Change]
+"""Draws what is random about a change, for outputs like the example."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class OutputAlteration:
     """One way to change outputs."""
 
     name: str
-    draw: Callable[[Rows, np.random.Generator], Change]
+    draw: Draw
     """Draws the change, given outputs that show the model's dimensions, sizes and directions."""
 
 
@@ -62,7 +64,7 @@ def scale_and_sign(example: Rows, rng: np.random.Generator) -> Change:
     return change
 
 
-def noise_per_dimension(share: float) -> Callable[[Rows, np.random.Generator], Change]:
+def noise_per_dimension(share: float) -> Draw:
     """Add noise in proportion to the standard deviation of every dimension."""
 
     def draw(example: Rows, rng: np.random.Generator) -> Change:
@@ -72,7 +74,7 @@ def noise_per_dimension(share: float) -> Callable[[Rows, np.random.Generator], C
     return draw
 
 
-def isotropic_noise(share: float) -> Callable[[Rows, np.random.Generator], Change]:
+def isotropic_noise(share: float) -> Draw:
     """Add noise of one size everywhere, in proportion to the deviation of all entries together.
 
     That counts how dimensions differ from one another, too: where a model answers nearly the same
@@ -86,7 +88,7 @@ def isotropic_noise(share: float) -> Callable[[Rows, np.random.Generator], Chang
     return draw
 
 
-def principal_cut(dimensions: int) -> Callable[[Rows, np.random.Generator], Change]:
+def principal_cut(dimensions: int) -> Draw:
     """Keep the directions of most variance."""
 
     def draw(example: Rows, rng: np.random.Generator) -> Change:
@@ -97,7 +99,7 @@ def principal_cut(dimensions: int) -> Callable[[Rows, np.random.Generator], Chan
     return draw
 
 
-def random_cut(dimensions: int) -> Callable[[Rows, np.random.Generator], Change]:
+def random_cut(dimensions: int) -> Draw:
     """Keep random directions."""
 
     def draw(example: Rows, rng: np.random.Generator) -> Change:
@@ -108,7 +110,7 @@ def random_cut(dimensions: int) -> Callable[[Rows, np.random.Generator], Change]
     return draw
 
 
-def rounded(levels: int) -> Callable[[Rows, np.random.Generator], Change]:
+def rounded(levels: int) -> Draw:
     """Round to so many levels between the extremes, as an API that saves bytes does."""
 
     def draw(example: Rows, rng: np.random.Generator) -> Change:
@@ -125,8 +127,8 @@ def signs(example: Rows, rng: np.random.Generator) -> Change:
 
 
 def chain(
-    *draws: Callable[[Rows, np.random.Generator], Change],
-) -> Callable[[Rows, np.random.Generator], Change]:
+    *draws: Draw,
+) -> Draw:
     """Do one change after the other."""
 
     def draw(example: Rows, rng: np.random.Generator) -> Change:
@@ -147,7 +149,7 @@ def chain(
 
 
 def _named(
-    draws: Mapping[str, Callable[[Rows, np.random.Generator], Change]],
+    draws: Mapping[str, Draw],
 ) -> dict[str, OutputAlteration]:
     return {name: OutputAlteration(name, draw) for name, draw in draws.items()}
 

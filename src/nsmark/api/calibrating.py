@@ -126,7 +126,7 @@ def calibrate_key(
     _refuse_marked(controls)
     plain = [each.control for each in controls]
     compared = controls_like(plain, gauge.rank, gauge.rank)
-    calibration = calibrate(compared, settings.rate)
+    calibration = calibrate(compared, settings.rate, num_bits=key.configuration.num_bits)
     assert calibration is not None  # noqa: S101 - the reference itself is a control
     thefts: list[Measured] = []
     for number, (name, run) in enumerate(stolen, len(jobs)):

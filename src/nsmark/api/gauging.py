@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsmark.alterations.outputs import OUTPUT_ALTERATIONS, principal_cut, random_cut
+from nsmark.alterations.outputs import OUTPUT_ALTERATIONS, Draw, principal_cut, random_cut
 from nsmark.api.opening import AnySuspect, Opening, basis_on
 from nsmark.api.other_owner import marked_by_another
 from nsmark.embedding.config import EmbeddingConfig
@@ -23,6 +24,7 @@ from nsmark.verification.control import CHANGED, Control, control_of
 from nsmark.verification.controls import RANK
 from nsmark.verification.decide import Decision
 from nsmark.verification.measure import Evidence, Yardstick, ask
+from nsmark.verification.side_by_side import all_of
 
 if TYPE_CHECKING:
     from nsmark.alterations.weights import WeightChange
@@ -166,35 +168,43 @@ class Gauge:
 
     def controls(self, name: str, answers: RecordedOutputs) -> list[Measured]:
         """Measure an innocent model as it is and cut to every lower rank."""
-        found = [self._measured(name, answers)]
-        rank = found[0].evidence.rank // 2
+        plain = self._measured(name, answers)
+        cuts: list[tuple[str, Draw]] = []
+        rank = plain.evidence.rank // 2
         while rank >= 1:
-            for how, cut in (("PCA", principal_cut(rank)), ("chance", random_cut(rank))):
-                change = cut(answers.triggered, np.random.default_rng(self._settings.seed))
-                cut_answers = RecordedOutputs(
-                    "", change(answers.triggered), change(answers.untriggered)
-                )
-                cut_name = f"{name}{CHANGED}cut to {rank} by {how}"
-                found.append(self._measured(cut_name, cut_answers))
+            cuts.append((f"cut to {rank} by PCA", principal_cut(rank)))
+            cuts.append((f"cut to {rank} by chance", random_cut(rank)))
             rank //= 4
-        return found
+        return [plain, *self._all_changed(name, answers, cuts)]
 
     def thefts(self, name: str, answers: RecordedOutputs) -> list[Measured]:
         """Measure a stolen model as it is and behind changes of its outputs."""
-        found = [self._measured(name, answers)]
-        for how in THEFT_CHANGES:
-            rng = np.random.default_rng(self._settings.seed)
-            change = OUTPUT_ALTERATIONS[how].draw(answers.triggered, rng)
-            changed = RecordedOutputs("", change(answers.triggered), change(answers.untriggered))
-            found.append(self._measured(f"{name}{CHANGED}{how}", changed))
-        return found
+        changes = [(how, OUTPUT_ALTERATIONS[how].draw) for how in THEFT_CHANGES]
+        return [self._measured(name, answers), *self._all_changed(name, answers, changes)]
 
     def judged(self, suspect: Measured, controls: Sequence[Control], flaw: str | None) -> Decision:
         """Return what a verifier with these controls would say."""
         evidence = suspect.evidence
         like = controls_like(controls, evidence.rank, self.rank)
-        lines = calibrate(like, self._settings.rate, suspect=evidence.untriggered)
+        lines = calibrate(
+            like,
+            self._settings.rate,
+            suspect=evidence.untriggered,
+            num_bits=self._key.configuration.num_bits,
+        )
         return decide_calibrated(evidence, lines, controls, flaw, self.rank)
+
+    def _all_changed(
+        self, name: str, answers: RecordedOutputs, changes: Sequence[tuple[str, Draw]]
+    ) -> list[Measured]:
+        """Measure a model behind each of some changes of its outputs."""
+
+        def measured(how: str, draw: Draw) -> Measured:
+            change = draw(answers.triggered, np.random.default_rng(self._settings.seed))
+            changed = RecordedOutputs("", change(answers.triggered), change(answers.untriggered))
+            return self._measured(f"{name}{CHANGED}{how}", changed)
+
+        return all_of([partial(measured, how, draw) for how, draw in changes])
 
     def _measured(self, name: str, answers: RecordedOutputs) -> Measured:
         # As an endpoint would answer.

@@ -53,7 +53,8 @@ def judge(
         thresholds = paper_thresholds(own, [control.triggered for control in plain])
         return Judged(decide(evidence, thresholds, plain), thresholds, None, plain)
     like = controls.like(evidence)
-    calibration = calibrate(like, rate, suspect=evidence.untriggered)
+    num_bits = yardstick.key.configuration.num_bits
+    calibration = calibrate(like, rate, suspect=evidence.untriggered, num_bits=num_bits)
     decision = decide_calibrated(
         evidence, calibration, controls.measured, key_flaw(yardstick), yardstick.triggered.rank
     )

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsmark.verification.calibration import (
-    EXTRACTION,
-    WITNESSES,
-    Calibration,
-    Line,
-)
+from nsmark.verification.calibration import Calibration
 from nsmark.verification.control import Control
 from nsmark.verification.decide import Decision, Verdict
 from nsmark.verification.measure import Evidence, Statistics, Yardstick
+from nsmark.verification.witnesses import EXTRACTION, WITNESSES, Line
 
 # Exact under the hypothesis that a model was not trained with this signature. An owner may try
 # 2⁴⁰ claims: a thousandth of what that leaves.

@@ -11,7 +11,7 @@ it does on untriggered texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from scipy import stats
 from nsmark.errors import ConfigError
 from nsmark.verification.control import Control
 from nsmark.verification.measure import Statistics
+from nsmark.verification.witnesses import EXTRACTION, WITNESSES, Line, Witness
 
 DEFAULT_RATE = 1e-3
 CONFIDENCE = 0.95
@@ -33,74 +34,8 @@ MIN_MODELS_TO_FIT = 10
 # In any case a tenth less, to say the same of every witness.
 _WIDE_MARGIN, _MARGIN = float(np.log(3)), float(-np.log(0.9))
 _LEAST_KINSHIP = 0.02
-_TINY = 1e-9
 _FULL_RANK = 0.9
 _SAME_LEVEL = 0.9
-# An extractor is trained to read everything from the owner's model and nothing elsewhere: its
-# line never lies lower than half of that, however silent the controls are.
-_LOWEST_EXTRACTION = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Witness:
-    """A statistic that may accuse."""
-
-    name: str
-    label: str
-    closeness: Callable[[float], float]
-    """How close the suspect is to the owner's model, larger is closer."""
-    value: Callable[[float], float]
-    """The inverse of ``closeness``."""
-
-    def of(self, statistics: Statistics) -> float | None:
-        """Return the closeness a model shows, None where it could not be had."""
-        found: float | None = getattr(statistics, self.name)
-        return None if found is None else self.closeness(found)
-
-
-def _share(name: str, label: str) -> Witness:
-    return Witness(
-        name,
-        label,
-        lambda value: -float(np.log(max(1 - value, _TINY))),
-        lambda closeness: 1 - float(np.exp(-closeness)),
-    )
-
-
-EXTRACTION = Witness("extraction_rate", "extraction rate", float, float)
-WITNESSES: tuple[Witness, ...] = (
-    EXTRACTION,
-    _share("predictability", "predictability"),
-    _share("aligned_predictability", "predictability up to a scale per text"),
-    _share("aligned_subspace_overlap", "subspace overlap up to a scale per text"),
-)
-"""Few, since each costs some of the error rate. Matching degrees are not among them: nearly
-constant outputs of any model lie close by those. Overlap and gap say no more than what is here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """Where one witness begins to accuse."""
-
-    name: str
-    threshold: float
-    closest_control: float
-    num_controls: int
-
-    @property
-    def can_be_reached(self) -> bool:
-        """Whether the owner's own model lies beyond it."""
-        witness = _BY_NAME[self.name]
-        return witness.closeness(self.threshold) < witness.closeness(1.0)
-
-    def passed_by(self, statistics: Statistics) -> bool:
-        """Return whether a model with these statistics lies beyond the line."""
-        witness = _BY_NAME[self.name]
-        closeness = witness.of(statistics)
-        return closeness is not None and closeness > witness.closeness(self.threshold)
-
-
-_BY_NAME = {witness.name: witness for witness in WITNESSES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +54,8 @@ class Calibration:
     """Control models that the lines drawn from all others would accuse."""
     bound: float
     """Upper confidence bound of the rate of false accusations, from that count."""
+    num_bits: int = 256
+    """Of the signature that the extractor reads."""
 
     def line(self, name: str) -> Line | None:
         """Return the line of a witness."""
@@ -142,6 +79,7 @@ def calibrate(
     confidence: float = CONFIDENCE,
     *,
     suspect: Statistics | None = None,
+    num_bits: int = 256,
 ) -> Calibration | None:
     """Draw a line for every witness that controls have measured; None without any control.
 
@@ -157,20 +95,23 @@ def calibrate(
         rate: False accusations allowed.
         confidence: With which it holds.
         suspect: What the suspect measures on untriggered texts; without it all controls count.
+        num_bits: Of the signature: few are read by chance.
     """
     if not 0 < rate < 0.5:
         raise ConfigError("rate", rate, "must lie between 0 and 0.5")
     if not controls:
         return None
     models = _by_model(controls)
-    accused = sum(_accused(model, models, rate, confidence) for model in models)
+    drawing = _Drawing(rate, confidence, num_bits)
+    accused = sum(_accused(model, models, drawing) for model in models)
     count = len(models)
     return Calibration(
-        lines=_lines(list(models.values()), rate, confidence, suspect),
+        lines=drawing.lines(list(models.values()), suspect),
         num_models=count,
         num_measurements=len(controls),
         rate=rate if count >= MIN_MODELS_TO_FIT else None,
         confidence=confidence,
+        num_bits=num_bits,
         accused=accused,
         bound=float(stats.beta.ppf(confidence, accused + 1, count - accused))
         if accused < count
@@ -179,10 +120,19 @@ def calibrate(
 
 
 def lines_for(
-    controls: Sequence[Control], suspect: Statistics, rate: float, confidence: float
+    calibration: Calibration, controls: Sequence[Control], suspect: Statistics
 ) -> tuple[Line, ...]:
-    """Return the lines for a suspect alone, without judging the controls by each other."""
-    return _lines(list(_by_model(controls).values()), rate, confidence, suspect)
+    """Return the lines for another suspect, without judging the controls by each other.
+
+    Args:
+        calibration: Its rate, confidence and number of bits are kept.
+        controls: Those that it was made from.
+        suspect: What the other suspect measures on untriggered texts.
+    """
+    drawing = _Drawing(
+        calibration.rate or DEFAULT_RATE, calibration.confidence, calibration.num_bits
+    )
+    return drawing.lines(list(_by_model(controls).values()), suspect)
 
 
 def _by_model(controls: Sequence[Control]) -> dict[str, list[Control]]:
@@ -192,38 +142,68 @@ def _by_model(controls: Sequence[Control]) -> dict[str, list[Control]]:
     return models
 
 
-def _accused(model: str, models: dict[str, list[Control]], rate: float, confidence: float) -> bool:
+def _accused(model: str, models: dict[str, list[Control]], drawing: _Drawing) -> bool:
     """Return whether a model would be accused if it were no control."""
     others = [controls for name, controls in models.items() if name != model]
     return bool(others) and any(
         line.passed_by(control.triggered)
         for control in models[model]
-        for line in _lines(others, rate, confidence, control.untriggered)
+        for line in drawing.lines(others, control.untriggered)
     )
 
 
-def _lines(
-    models: Sequence[Sequence[Control]], rate: float, confidence: float, suspect: Statistics | None
-) -> tuple[Line, ...]:
-    lines = []
-    for witness in WITNESSES:
-        found = [_closest(witness, controls) for controls in models]
-        measured = [pair for pair in found if pair is not None]
-        if not measured:
-            continue
-        closeness = np.array([pair[0] for pair in measured])
-        kinship = None if suspect is None else witness.of(suspect)
-        if kinship is None or witness is EXTRACTION or len(measured) <= NEIGHBOURS:
-            like = closeness
-        else:
-            distances = [abs(_order(pair[1]) - _order(kinship)) for pair in measured]
-            like = closeness[np.argsort(distances, kind="stable")[:NEIGHBOURS]]
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    """What lines are drawn for."""
+
+    rate: float
+    confidence: float
+    num_bits: int
+
+    def lines(
+        self, models: Sequence[Sequence[Control]], suspect: Statistics | None
+    ) -> tuple[Line, ...]:
+        lines = []
+        for witness in WITNESSES:
+            found = [_closest(witness, controls) for controls in models]
+            measured = [pair for pair in found if pair is not None]
+            if not measured:
+                continue
+            closeness = np.array([pair[0] for pair in measured])
+            kinship = None if suspect is None else witness.of(suspect)
+            if kinship is None or witness is EXTRACTION or len(measured) <= NEIGHBOURS:
+                like = closeness
+            else:
+                distances = [abs(_order(pair[1]) - _order(kinship)) for pair in measured]
+                like = closeness[np.argsort(distances, kind="stable")[:NEIGHBOURS]]
+            line = self._line(witness, float(closeness.max()), like)
+            closest = witness.value(float(closeness.max()))
+            lines.append(Line(witness.name, witness.value(line), closest, len(measured)))
+        return tuple(lines)
+
+    def _line(self, witness: Witness, closest: float, like: NDArray[np.float64]) -> float:
+        """Return the closeness from which on a witness accuses."""
+        is_fitted = len(like) >= MIN_MODELS_TO_FIT
         # Shared among the witnesses: the errors, and the doubt whether they are that few.
-        share, doubt = rate / len(WITNESSES), (1 - confidence) / len(WITNESSES)
-        line = _line(witness, float(closeness.max()), like, share, 1 - doubt)
-        closest = witness.value(float(closeness.max()))
-        lines.append(Line(witness.name, witness.value(line), closest, len(measured)))
-    return tuple(lines)
+        rate, doubt = self.rate / len(WITNESSES), (1 - self.confidence) / len(WITNESSES)
+        if witness is EXTRACTION:
+            chance = extraction_by_chance(self.num_bits, rate)
+            lowest = max(chance, closest if is_fitted else (1 + closest) / 2)
+        else:
+            lowest = closest + (_MARGIN if is_fitted else _WIDE_MARGIN)
+        if not is_fitted:
+            return lowest
+        factor = tolerance_factor(len(like), rate, 1 - doubt)
+        return max(lowest, float(like.mean() + factor * like.std(ddof=1)))
+
+
+def extraction_by_chance(num_bits: int, rate: float) -> float:
+    """Return the extraction rate that guessing exceeds with a probability of at most ``rate``.
+
+    A model that answers nearly the same to every text makes the extractor guess once, not once per
+    text: however silent the controls are, that must not accuse.
+    """
+    return float(stats.binom.isf(rate, num_bits, 0.5)) / num_bits
 
 
 def _closest(witness: Witness, controls: Sequence[Control]) -> tuple[float, float] | None:
@@ -239,21 +219,6 @@ def _closest(witness: Witness, controls: Sequence[Control]) -> tuple[float, floa
 def _order(kinship: float) -> float:
     """Return a scale on which the same step means as much among strangers as among kin."""
     return float(np.log(max(kinship, _LEAST_KINSHIP)))
-
-
-def _line(
-    witness: Witness, closest: float, like: NDArray[np.float64], rate: float, confidence: float
-) -> float:
-    """Return the closeness from which on a witness accuses."""
-    is_fitted = len(like) >= MIN_MODELS_TO_FIT
-    if witness is EXTRACTION:
-        lowest = max(_LOWEST_EXTRACTION, closest if is_fitted else (1 + closest) / 2)
-    else:
-        lowest = closest + (_MARGIN if is_fitted else _WIDE_MARGIN)
-    if not is_fitted:
-        return lowest
-    factor = tolerance_factor(len(like), rate, confidence)
-    return max(lowest, float(like.mean() + factor * like.std(ddof=1)))
 
 
 def tolerance_factor(count: int, rate: float, confidence: float) -> float:

@@ -6,16 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nsmark.verification.calibration import (
-    DEFAULT_RATE,
-    EXTRACTION,
-    NEIGHBOURS,
-    WITNESSES,
-    Calibration,
-    lines_for,
-)
+from nsmark.verification.calibration import NEIGHBOURS, Calibration, lines_for
 from nsmark.verification.control import Control
 from nsmark.verification.measure import Statistics
+from nsmark.verification.witnesses import EXTRACTION, WITNESSES
 
 _LEAST, _MOST, _NUM_PLACES = 0.02, 21.0, 160
 
@@ -37,10 +31,9 @@ def lines_by_kinship(controls: Sequence[Control], calibration: Calibration) -> L
     found: LinesByKinship = {witness.name: [] for witness in witnesses}
     for place in places:
         kin = {witness.name: witness.value(float(place)) for witness in witnesses}
-        rate = calibration.rate or DEFAULT_RATE
         # A control may have measured anything: what gives no line is left out.
         with np.errstate(over="ignore", invalid="ignore"):
-            lines = lines_for(controls, Statistics(**kin), rate, calibration.confidence)
+            lines = lines_for(calibration, controls, Statistics(**kin))
         for line in lines:
             if line.name in kin and np.isfinite(line.threshold):
                 found[line.name].append((kin[line.name], line.threshold))

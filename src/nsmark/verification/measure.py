@@ -31,7 +31,7 @@ from nsmark.suspects.base import BatchCallback, Suspect
 from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.owner_side import BasisFunction, OwnerSide, owner_side
 from nsmark.verification.questions import Questions, key_questions
-from nsmark.verification.two_threads import both
+from nsmark.verification.side_by_side import both
 
 # Outputs that differ between texts by less than this share of their size are constant: float32
 # noise around one vector lies below it, any real model far above.

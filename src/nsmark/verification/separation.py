@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nsmark.verification.calibration import WITNESSES
 from nsmark.verification.control import Control
+from nsmark.verification.witnesses import WITNESSES
 
 
 @dataclass(frozen=True, slots=True)

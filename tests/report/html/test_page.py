@@ -15,9 +15,10 @@ from nsmark.report.html.document import POLICY
 from nsmark.report.pictures import Pictures
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import STATISTIC_NAMES, Decision, Verdict
-from nsmark.verification.calibration import Calibration, Line
+from nsmark.verification.calibration import Calibration
 from nsmark.verification.control import Control
 from nsmark.verification.measure import Statistics
+from nsmark.verification.witnesses import Line
 
 CASES = (
     "calibrated",

@@ -13,10 +13,11 @@ from nsmark.report.html.svg.kinship import Kinship, Point, kinship_plot
 from nsmark.report.html.svg.margin import Margin, margin_plot
 from nsmark.report.html.svg.roc import roc_plot
 from nsmark.report.html.words import count, finite, number
-from nsmark.verification.calibration import EXTRACTION, NEIGHBOURS, WITNESSES, Witness
+from nsmark.verification.calibration import NEIGHBOURS
 from nsmark.verification.control import Control
 from nsmark.verification.kinship import LinesByKinship, lines_by_kinship
 from nsmark.verification.separation import Separation
+from nsmark.verification.witnesses import EXTRACTION, WITNESSES, Witness
 
 _RATE_TICKS = (0.0, 1.0, 0.5, 0.25, 0.75)
 

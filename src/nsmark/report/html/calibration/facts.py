@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nsmark.report.html.words import finite
-from nsmark.verification.calibration import DEFAULT_RATE, Calibration, Witness, lines_for
+from nsmark.verification.calibration import Calibration, lines_for
 from nsmark.verification.control import Control
 from nsmark.verification.decide import Decision, Verdict
 from nsmark.verification.separation import Separation
+from nsmark.verification.witnesses import Witness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +56,12 @@ class CalibrationFacts:
     @property
     def refused(self) -> list[tuple[Control, Decision]]:
         """The missed thefts that lie beyond a line all the same: something else let them go."""
-        rate = self.calibration.rate or DEFAULT_RATE
         return [
             (theft, decision)
             for theft, decision in self.missed
             if any(
                 line.passed_by(theft.triggered)
-                for line in lines_for(
-                    self.controls, theft.untriggered, rate, self.calibration.confidence
-                )
+                for line in lines_for(self.calibration, self.controls, theft.untriggered)
             )
         ]
 

@@ -12,8 +12,9 @@ from nsmark.report.html.glossary import meaning_of
 from nsmark.report.html.svg.scale import nice_ticks
 from nsmark.report.html.svg.strip import Strip
 from nsmark.report.html.words import finite, number
-from nsmark.verification.calibration import WITNESSES, Calibration, Line
+from nsmark.verification.calibration import Calibration
 from nsmark.verification.decide import Verdict
+from nsmark.verification.witnesses import WITNESSES, Line
 
 # Shares are drawn by what is left unexplained, so the axis widens towards 1. Ends first, then the
 # rest: where two labels would touch, the earlier one stays.

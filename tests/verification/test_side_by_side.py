@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from nsmark.verification.side_by_side import all_of, both, num_cores
+
+
+def cores_are(monkeypatch, count):
+    monkeypatch.setattr("nsmark.verification.side_by_side.num_cores", lambda: count)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 64])
+def test_both_results_come_in_order_whatever_the_cores(monkeypatch, cores):
+    cores_are(monkeypatch, cores)
+    assert both(lambda: "first", lambda: 2) == ("first", 2)
+
+
+def test_with_few_cores_they_run_side_by_side(monkeypatch):
+    cores_are(monkeypatch, 2)
+    meeting = threading.Barrier(2, timeout=20)  # neither comes through alone
+    assert sorted(both(meeting.wait, meeting.wait)) == [0, 1]
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_errors_come_through(monkeypatch, failing):
+    cores_are(monkeypatch, 2)
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    tasks = [lambda: None, lambda: None]
+    tasks[failing] = fail
+    with pytest.raises(ValueError, match="no"):
+        both(*tasks)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 64])
+def test_many_results_come_in_order(monkeypatch, cores):
+    cores_are(monkeypatch, cores)
+    assert all_of([lambda n=n: n * n for n in range(9)]) == [n * n for n in range(9)]
+    assert all_of([]) == []
+
+
+def test_as_many_as_there_are_cores_run_at_a_time(monkeypatch):
+    cores_are(monkeypatch, 3)
+    meeting = threading.Barrier(3, timeout=20)
+    assert sorted(all_of([meeting.wait] * 6)) == [0, 0, 1, 1, 2, 2]
+
+
+def test_an_error_among_many_comes_through(monkeypatch):
+    cores_are(monkeypatch, 2)
+    with pytest.raises(ZeroDivisionError):
+        all_of([lambda: 1, lambda: 1 // 0, lambda: 2])
+
+
+def test_this_machine_has_a_core():
+    assert num_cores() >= 1
