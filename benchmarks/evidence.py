@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
 
@@ -33,7 +34,7 @@ from evidence_table.suspects import CHANGES, Base, Models, bases, changed, open_
 from evidence_table.tasks import Task, read_task
 from nsmark.api import embed
 from nsmark.api.calibrating import CalibrationSettings, calibrate_key
-from nsmark.embedding.config import preset_config
+from nsmark.embedding.config import EmbeddingConfig, preset_config
 from nsmark.errors import EvidenceError
 from nsmark.identity import Identity, OwnershipClaim
 from nsmark.keyfile import WatermarkKey, read_key, write_key
@@ -79,7 +80,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
         )
         payload, num_texts = PayloadConfig(num_bits=16), 96
 
-    def mark(model: Path, owner: str) -> Any:
+    def mark(model: Path, owner: str, config: EmbeddingConfig = config) -> Any:
         identity = Identity.generate()
         claim = identity.sign(OwnershipClaim.make(owner, "this model is mine"))
         result = embed(
@@ -98,8 +99,10 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
     started = time.perf_counter()
     identity, own = mark(arguments.model, "owner")
     marked = time.perf_counter()
-    _, other = mark(arguments.model, "another")
-    _, over = mark(own.model_folder, "second")
+    # How strongly others mark is their choice: quickly.
+    quick = config if arguments.tiny else preset_config("fast")
+    _, other = mark(arguments.model, "another", quick)
+    _, over = mark(own.model_folder, "second", quick)
     texts = [t for t in (corpus or []) if len(t.split()) >= 8]
     if not texts:
         from nsmark.corpus import training_texts
@@ -168,7 +171,8 @@ _JUDGE: dict[str, Any] = {}
 
 
 def start_judge(key_file: Path, rate: float) -> None:
-    """Prepare a process."""
+    """Prepare a process, which has one core."""
+    threadpool_limits(1)
     key = read_key(key_file)
     yardstick = Yardstick(key)
     _JUDGE.update(

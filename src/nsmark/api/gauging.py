@@ -23,7 +23,7 @@ from nsmark.verification.calibration import DEFAULT_RATE, calibrate, controls_li
 from nsmark.verification.control import CHANGED, Control, control_of
 from nsmark.verification.controls import RANK
 from nsmark.verification.decide import Decision
-from nsmark.verification.measure import Evidence, Yardstick, ask
+from nsmark.verification.measure import Evidence, Yardstick, ask, output_rank
 from nsmark.verification.side_by_side import all_of
 
 if TYPE_CHECKING:
@@ -168,19 +168,18 @@ class Gauge:
 
     def controls(self, name: str, answers: RecordedOutputs) -> list[Measured]:
         """Measure an innocent model as it is and cut to every lower rank."""
-        plain = self._measured(name, answers)
         cuts: list[tuple[str, Draw]] = []
-        rank = plain.evidence.rank // 2
+        rank = output_rank(answers.triggered) // 2
         while rank >= 1:
             cuts.append((f"cut to {rank} by PCA", principal_cut(rank)))
             cuts.append((f"cut to {rank} by chance", random_cut(rank)))
             rank //= 4
-        return [plain, *self._all_changed(name, answers, cuts)]
+        return self._all_changed(name, answers, cuts)
 
     def thefts(self, name: str, answers: RecordedOutputs) -> list[Measured]:
         """Measure a stolen model as it is and behind changes of its outputs."""
         changes = [(how, OUTPUT_ALTERATIONS[how].draw) for how in THEFT_CHANGES]
-        return [self._measured(name, answers), *self._all_changed(name, answers, changes)]
+        return self._all_changed(name, answers, changes)
 
     def judged(self, suspect: Measured, controls: Sequence[Control], flaw: str | None) -> Decision:
         """Return what a verifier with these controls would say."""
@@ -197,14 +196,15 @@ class Gauge:
     def _all_changed(
         self, name: str, answers: RecordedOutputs, changes: Sequence[tuple[str, Draw]]
     ) -> list[Measured]:
-        """Measure a model behind each of some changes of its outputs."""
+        """Measure a model as it is, and behind each of some changes of its outputs."""
 
         def measured(how: str, draw: Draw) -> Measured:
             change = draw(answers.triggered, np.random.default_rng(self._settings.seed))
             changed = RecordedOutputs("", change(answers.triggered), change(answers.untriggered))
             return self._measured(f"{name}{CHANGED}{how}", changed)
 
-        return all_of([partial(measured, how, draw) for how, draw in changes])
+        calls = [partial(self._measured, name, answers)]
+        return all_of([*calls, *(partial(measured, how, draw) for how, draw in changes)])
 
     def _measured(self, name: str, answers: RecordedOutputs) -> Measured:
         # As an endpoint would answer.

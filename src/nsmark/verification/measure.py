@@ -197,6 +197,11 @@ def measure(
     return Yardstick(key, basis_of).measure(suspect, on_batch)
 
 
+def output_rank(outputs: NDArray[np.float64]) -> int:
+    """Return in how many dimensions outputs vary."""
+    return int(row_space_basis(centred(_rescaled(outputs).T)).shape[1])
+
+
 def _check_outputs(outputs: NDArray[np.float64], name: str, num_texts: int) -> None:
     if len(outputs) != num_texts:
         raise EvidenceError(
