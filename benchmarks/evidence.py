@@ -6,6 +6,7 @@ Marks a model, calibrates its key on generated controls, and judges suspects tha
 from: fine-tuned on real tasks (DIR after ``--data`` holds ``sst2``, ``offenseval``, ``agnews`` with
 ``train.jsonl.gz``; ``wikitext-2`` to embed and distil with), pruned, overwritten, distilled,
 random, each as it is and behind changes of its outputs. ``--tiny``: to try it on a tiny model.
+``--work DIR`` keeps the marked models and the calibrated key, and goes on from there the next time.
 """
 
 from __future__ import annotations
@@ -96,55 +97,56 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
         )
         return identity, result
 
-    started = time.perf_counter()
-    identity, own = mark(arguments.model, "owner")
-    marked = time.perf_counter()
-    # How strongly others mark is their choice: quickly.
-    quick = config if arguments.tiny else preset_config("fast")
-    _, other = mark(arguments.model, "another", quick)
-    _, over = mark(own.model_folder, "second", quick)
     texts = [t for t in (corpus or []) if len(t.split()) >= 8]
     if not texts:
         from nsmark.corpus import training_texts
 
         texts = list(training_texts())
-    begun = time.perf_counter()
-    result = calibrate_key(
-        own.key,
-        identity,
-        arguments.model,
-        texts=texts[-4000:],
-        owner_model=own.model_folder,
-        settings=CalibrationSettings(
-            num_tasks=arguments.tasks, steps=arguments.steps, seed=0, rate=arguments.rate
-        ),
-        device=arguments.device,
-        on_model=lambda number, total, name: print(
-            f"{time.perf_counter() - started:.0f} s: control {number} of {total}: {name}",
-            file=sys.stderr,
-        ),
-    )
-    done = time.perf_counter()
-    key_file = folder / "calibrated.nsmark"
-    write_key(result.key, key_file)
+    key_file, report_file = folder / "calibrated.nsmark", folder / "prepared.json"
+    if not report_file.exists():
+        started = time.perf_counter()
+        identity, own = mark(arguments.model, "owner")
+        marked = time.perf_counter()
+        # How strongly others mark is their choice: quickly.
+        quick = config if arguments.tiny else preset_config("fast")
+        mark(arguments.model, "another", quick)
+        mark(own.model_folder, "second", quick)
+        begun = time.perf_counter()
+        result = calibrate_key(
+            own.key,
+            identity,
+            arguments.model,
+            texts=texts[-4000:],
+            owner_model=own.model_folder,
+            settings=CalibrationSettings(
+                num_tasks=arguments.tasks, steps=arguments.steps, seed=0, rate=arguments.rate
+            ),
+            device=arguments.device,
+            on_model=lambda number, total, name: print(
+                f"{time.perf_counter() - started:.0f} s: control {number} of {total}: {name}",
+                file=sys.stderr,
+            ),
+        )
+        write_key(result.key, key_file)
+        report = {
+            "preset": arguments.preset,
+            "seconds_to_mark": round(marked - started, 1),
+            "seconds_to_calibrate": round(time.perf_counter() - begun, 1),
+            "calibration": result.calibration.to_mapping(),
+            "control_models": sorted({c.control.model for c in result.controls}),
+            "simulated_thefts": len(result.thefts),
+            "simulated_thefts_found": sum(bool(d.passed) for d in result.decisions),
+        }
+        report_file.write_text(json.dumps(report), encoding="utf-8")
     models = Models(
-        marked=open_models(own.model_folder),
+        marked=open_models(folder / "owner" / "model"),
         reference=open_models(arguments.model),
-        overwritten=open_models(over.model_folder),
-        marked_by_another=open_models(other.model_folder),
+        overwritten=open_models(folder / "second" / "model"),
+        marked_by_another=open_models(folder / "another" / "model"),
         tasks=real_tasks(arguments),
         student_texts=[" ".join(text.split()[:48]) for text in texts[:3000]],
     )
-    report = {
-        "preset": arguments.preset,
-        "seconds_to_mark": round(marked - started, 1),
-        "seconds_to_calibrate": round(done - begun, 1),
-        "calibration": result.calibration.to_mapping(),
-        "control_models": sorted({c.control.model for c in result.controls}),
-        "simulated_thefts": len(result.thefts),
-        "simulated_thefts_found": sum(bool(d.passed) for d in result.decisions),
-    }
-    return Prepared(key_file, models, report)
+    return Prepared(key_file, models, json.loads(report_file.read_text(encoding="utf-8")))
 
 
 def real_tasks(arguments: argparse.Namespace) -> list[Task]:
@@ -293,12 +295,15 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--processes", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--tiny", action="store_true", help="for a tiny model, to try it out")
+    parser.add_argument("--work", type=Path, help="keep what takes long to make here")
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--markdown", type=Path)
     arguments = parser.parse_args(words)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="evidence-") as folder:
-        prepared = prepare(arguments, Path(folder))
+        work = arguments.work or Path(folder)
+        work.mkdir(parents=True, exist_ok=True)
+        prepared = prepare(arguments, work)
         rows = judge_all(prepared, read_key(prepared.key_file), arguments)
     document = {
         "command": "python benchmarks/evidence.py --model DIR --data DIR --preset "
