@@ -45,7 +45,7 @@ from nsmark.verification.calibrated_rule import decide_calibrated, key_flaw
 from nsmark.verification.calibration import calibrate, controls_like
 from nsmark.verification.control import CHANGED, Control
 from nsmark.verification.controls import owner_controls
-from nsmark.verification.decide import decide, paper_thresholds
+from nsmark.verification.decide import Verdict, decide, paper_thresholds
 from nsmark.verification.measure import Statistics, Yardstick
 from nsmark.verification.separation import separations
 
@@ -135,7 +135,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
             "calibration": result.calibration.to_mapping(),
             "control_models": sorted({c.control.model for c in result.controls}),
             "simulated_thefts": len(result.thefts),
-            "simulated_thefts_found": sum(bool(d.passed) for d in result.decisions),
+            "simulated_thefts_found": sum(d.verdict is Verdict.OWNED for d in result.decisions),
         }
         report_file.write_text(json.dumps(report), encoding="utf-8")
     models = Models(

@@ -10,8 +10,9 @@ import pytest
 
 from endpoint_server import EndpointServer, simple_vectors
 from nsmark.errors import SuspectError
+from nsmark.payload import published_word_list
 from nsmark.suspects import QueryOptions, open_suspect
-from nsmark.suspects.http_client import _retry_after
+from nsmark.suspects.http_client import USUAL_WORDS, _retry_after
 
 TEXTS = ["a text", "another text", "a third"]
 
@@ -285,6 +286,25 @@ def test_key_is_sent_and_shown_nowhere(server, monkeypatch, tmp_path, caplog):
     assert "wrong key: Bearer [API key]" in message
     assert "sk-very-secret" not in message + caplog.text
     assert all("sk-very-secret" not in file.read_text() for file in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("code", [400, 401, 500, 200])
+def test_words_that_were_sent_are_not_quoted(server, code):
+    """A report about a failed measurement must not tell the trigger."""
+
+    def echo(handler, payload):
+        said = f"the input {payload['input'][0].upper()} is too long for this model"
+        return status(code, said)(handler, payload)
+
+    server.faults += [echo, echo]  # a refusal is followed by another encoding
+    error = fails(server, texts=["a zylophant walks"], retries=0)
+    assert "zylophant" not in str(error).lower()
+    assert "walks" not in str(error).lower()
+    assert "is too long for this model" in str(error)
+
+
+def test_usual_words_of_errors_are_no_triggers():
+    assert not USUAL_WORDS & set(published_word_list().words)
 
 
 def test_request_does_not_say_that_it_is_a_test(server):

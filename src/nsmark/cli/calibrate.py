@@ -228,8 +228,11 @@ def describe(result: CalibrationResult) -> str:
     lines += [one_line(each) for each in result.not_made]
     if result.thefts:
         pairs = zip(result.thefts, result.decisions, strict=True)
-        missed = [theft.name for theft, decision in pairs if not decision.passed]
+        missed = [(theft.name, d) for theft, d in pairs if d.verdict != "owned"]
         count = len(result.thefts)
         lines += ["", f"{count - len(missed)} of {count} simulated thefts would be found"]
-        lines += [f"  missed: {name}" for name in missed]
+        for name, decision in missed:
+            # Where no witness passed, the lines above say all; a refusal has a reason of its own.
+            refusal = "" if len(decision.reasons) != 1 else f" ({decision.reasons[0]})"
+            lines.append(f"  missed: {name}{refusal}")
     return "\n".join(lines)

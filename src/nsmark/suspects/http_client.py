@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from types import TracebackType
@@ -22,6 +23,19 @@ from nsmark.suspects.options import QueryOptions
 
 _MAX_ERROR_BYTES = 16 << 10
 _EXCERPT = 160
+# No trigger is shorter.
+_WORD = re.compile(r"\w{3,}")
+_ERROR_WORDS = """
+    access account and api are argument authentication authorized bad batch before cannot check
+    context could credentials does embedding embeddings endpoint error exceeded exist expected
+    exceeds failed for found from have input inputs integer internal invalid key length limit
+    loaded long longer many max maximum message method missing model must not occurred only
+    overloaded parameter permission please prompt provided quota rate received request requests
+    required server service should size string support supported temporarily than that the this
+    timeout token tokens too type unavailable unexpected unknown unsupported url was while with
+    you your
+"""
+USUAL_WORDS = frozenset(_ERROR_WORDS.split())
 _BUSY = (408, 425, 429)
 _REFUSALS = (400, 415, 422)
 _HINTS = {
@@ -100,10 +114,11 @@ class JsonClient:
         """
         # In ASCII, so that every text can be sent, also one that is no valid Unicode.
         content = json.dumps(payload).encode("ascii")
+        sent = words_in(payload)
         attempt = 0
         while True:
             try:
-                return self._post_once(content, max_bytes)
+                return self._post_once(content, max_bytes, sent)
             except _TemporaryError as error:
                 if attempt >= self._options.retries or self._given_up.is_set():
                     raise SuspectError(
@@ -119,7 +134,7 @@ class JsonClient:
         backoff *= self._random.uniform(0.5, 1.5)
         return min(max(backoff, retry_after or 0.0), self._options.max_wait_seconds)
 
-    def _post_once(self, request: bytes, max_bytes: int) -> Any:
+    def _post_once(self, request: bytes, max_bytes: int, sent: Set[str]) -> Any:
         # httpx limits each read; an endpoint that drips bytes must end, too.
         deadline = time.monotonic() + self._options.timeout_seconds
         try:
@@ -143,8 +158,8 @@ class JsonClient:
                 f"{self.endpoint.url} cannot be asked: {self._clean(str(error))}", "check the URL"
             ) from error
         if response.status_code != 200:
-            raise self._failure(response, content)
-        return self._parse(content)
+            raise self._failure(response, self._excerpt(content, sent))
+        return self._parse(content, sent)
 
     def _read(self, response: httpx.Response, max_bytes: int, deadline: float) -> bytes:
         content = bytearray()
@@ -171,23 +186,23 @@ class JsonClient:
     def _too_slow(self) -> _TemporaryError:
         return _TemporaryError(f"no whole answer within {self._options.timeout_seconds:g} s")
 
-    def _parse(self, content: bytes) -> Any:
+    def _parse(self, content: bytes, sent: Set[str]) -> Any:
         try:
             return json.loads(content)
         except (ValueError, RecursionError) as error:
             raise SuspectError(
                 f"{self.endpoint.url} answered with something that is no JSON: "
-                f"{self._excerpt(content)}",
+                f"{self._excerpt(content, sent)}",
                 "check the URL: that of an API usually ends in /v1",
             ) from error
 
-    def _failure(self, response: httpx.Response, content: bytes) -> Exception:
+    def _failure(self, response: httpx.Response, excerpt: str) -> Exception:
         """Return the error for an answer whose status is not 200."""
         status = response.status_code
-        said = f"{self.endpoint.url} answered {status}: {self._excerpt(content)}"
+        said = f"{self.endpoint.url} answered {status}: {excerpt}"
         if status in _BUSY or status >= 500:
             return _TemporaryError(
-                f"it answered {status}: {self._excerpt(content)}",
+                f"it answered {status}: {excerpt}",
                 _retry_after(response.headers.get("retry-after")),
             )
         if status in _REFUSALS:
@@ -201,8 +216,12 @@ class JsonClient:
             )
         return SuspectError(said, _HINTS.get(status, "see what it says"))
 
-    def _excerpt(self, content: bytes) -> str:
-        """Quote the beginning of an answer; of a usual error document only its message."""
+    def _excerpt(self, content: bytes, sent: Set[str]) -> str:
+        """Quote the beginning of an answer; of a usual error document only its message.
+
+        Never the words it was sent: whoever reads a report must not learn the trigger because an
+        endpoint repeated a text.
+        """
         text = content.decode("utf-8", "replace")
         try:
             document = json.loads(text)
@@ -211,6 +230,7 @@ class JsonClient:
             text = message if isinstance(message, str) else text
         except (ValueError, RecursionError, AttributeError):
             pass
+        text = _WORD.sub(lambda word: "…" if word[0].lower() in sent else word[0], text)
         return repr(self._clean(text)) if text.strip() else "nothing"
 
     def _clean(self, text: str) -> str:
@@ -219,6 +239,17 @@ class JsonClient:
             text = text.replace(self._api_key, "[API key]")
         text = " ".join(text.split())
         return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
+
+
+def words_in(payload: Any) -> set[str]:
+    """Return the words of a request's texts, but for those that every error message is made of."""
+    if isinstance(payload, str):
+        return set(_WORD.findall(payload.lower())) - USUAL_WORDS
+    if isinstance(payload, Mapping):
+        return words_in([payload[name] for name in ("input", "prompt") if name in payload])
+    if isinstance(payload, list | tuple):
+        return set().union(*map(words_in, payload))
+    return set()
 
 
 def _retry_after(value: str | None) -> float | None:
