@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.errors import EmbeddingError
 from nsmark.identity.signing import SignedClaim
-from nsmark.keyfile.schema import ControlRecord, KeyConfiguration, Thresholds, WatermarkKey
+from nsmark.keyfile.document import ControlRecord, KeyConfiguration, Thresholds
+from nsmark.keyfile.schema import WatermarkKey
 from nsmark.models.model_card import ModelProvenance
 from nsmark.payload.payload import WatermarkPayload
 from nsmark.report.versions import library_versions
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from nsmark.models.encoder import Encoder
 
 
+# Of a small table little is read even from a model that carries all of it.
+_LEAST_OWN_PAIRS = 0.8
+
+
 def enroll(
     payload: WatermarkPayload,
     signed_claim: SignedClaim,
@@ -38,8 +43,9 @@ def enroll(
     digest: str,
 ) -> tuple[WatermarkKey, Evidence, Evidence]:
     """Build the key from the saved model's outputs, and refuse one that does not verify."""
-    triggered_texts, texts = payload.triggered_texts(), payload.verification_texts
-    own_outputs = _both(saved, triggered_texts, texts)
+    texts = payload.verification_texts
+    asked = [*payload.triggered_texts(), *texts, *payload.pair_texts()]
+    own_outputs = _answers(saved, payload, asked)
     draft = WatermarkKey(
         signed_claim=signed_claim,
         configuration=KeyConfiguration.model_validate(
@@ -63,18 +69,13 @@ def enroll(
         thresholds=Thresholds(min_extraction_rate=1.0, max_matching_degree=0.0),
         controls=(),
         library_version=library_versions()["nsmark"] or "unknown",
+        pairs=payload.pairs,
         extractor=tuple(training.extractor.to_layers()),
         owner_triggered=own_outputs[0],
         owner_untriggered=own_outputs[1],
     )
-    own = measure(draft, RecordedOutputs("owner", *(o.astype("float64") for o in own_outputs)))
-    control = measure(
-        draft,
-        RecordedOutputs(
-            "reference",
-            *(o.astype("float64") for o in _both(reference, triggered_texts, texts)),
-        ),
-    )
+    own = measure(draft, _recorded("owner", own_outputs))
+    control = measure(draft, _recorded("reference", _answers(reference, payload, asked)))
     thresholds = paper_thresholds(own.triggered, [control.triggered])
     decision = decide(own, thresholds, [Control("reference", control.triggered)])
     extracted = own.triggered.extraction_rate or 0.0
@@ -82,6 +83,11 @@ def enroll(
         raise EmbeddingError(
             f"the saved model does not verify: {'; '.join(decision.reasons)}",
             "train longer (--max-steps) or with a more varied corpus; nothing was written",
+        )
+    if own.pairs is not None and own.pairs.rate < _LEAST_OWN_PAIRS:
+        raise EmbeddingError(
+            f"the saved model does not carry the pair code: {own.pairs.rate:.2f} of it is read",
+            "train longer (--max-steps) or with a larger model; nothing was written",
         )
     record = ControlRecord(
         name="reference",
@@ -91,12 +97,17 @@ def enroll(
     return replace(draft, thresholds=thresholds, controls=(record,)), own, control
 
 
-def _both(
-    model: Encoder, triggered: Sequence[str], untriggered: Sequence[str]
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _answers(
+    model: Encoder, payload: WatermarkPayload, asked: Sequence[str]
+) -> list[NDArray[np.float32]]:
     """Ask as a verifier does, in the same batches: so the same model gives the same numbers."""
-    outputs = model.encode([*triggered, *untriggered])
-    return outputs[: len(triggered)], outputs[len(triggered) :]
+    count = len(payload.verification_texts)
+    return np.split(model.encode(asked), [count, 2 * count])
+
+
+def _recorded(name: str, answers: Sequence[NDArray[np.float32]]) -> RecordedOutputs:
+    triggered, untriggered, pairs = (part.astype(np.float64) for part in answers)
+    return RecordedOutputs(name, triggered, untriggered, pairs if len(pairs) else None)
 
 
 def embedding_report(

@@ -16,7 +16,8 @@ from nsmark.api.opening import AnySuspect, Opening, basis_on
 from nsmark.api.other_owner import marked_by_another
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.errors import MissingExtraError
-from nsmark.keyfile.schema import ControlRecord, WatermarkKey
+from nsmark.keyfile.document import ControlRecord
+from nsmark.keyfile.schema import WatermarkKey
 from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.calibrated_rule import decide_calibrated
 from nsmark.verification.calibration import DEFAULT_RATE, calibrate, controls_like

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nsmark.api.controls import Controls
-from nsmark.keyfile.schema import Thresholds
-from nsmark.verification.calibrated_rule import decide_calibrated, key_flaw
+from nsmark.keyfile.document import Thresholds
+from nsmark.verification.calibrated_rule import decide_calibrated, has_pair_code, key_flaw
 from nsmark.verification.calibration import Calibration, calibrate
 from nsmark.verification.control import CHANGED, Control
 from nsmark.verification.decide import Decision, Verdict, decide, paper_thresholds
@@ -27,7 +27,12 @@ class Judged:
 
 
 def judge(
-    rule: str, yardstick: Yardstick, evidence: Evidence, controls: Controls, rate: float
+    rule: str,
+    yardstick: Yardstick,
+    evidence: Evidence,
+    controls: Controls,
+    rate: float,
+    pair_doubt: str | None = None,
 ) -> Judged:
     """Apply a rule.
 
@@ -37,8 +42,11 @@ def judge(
         evidence: The suspect's.
         controls: Innocent models, measured.
         rate: False accusations that the rule ``calibrated`` allows.
+        pair_doubt: Why the key's pair code does not count.
     """
-    if not controls.measured:
+    # The pair code needs no controls.
+    by_itself = rule == "calibrated" and has_pair_code(evidence.triggered) and pair_doubt is None
+    if not controls.measured and not by_itself:
         reason = (
             "not calibrated by the verifier"
             if controls.by == "verifier"
@@ -56,6 +64,11 @@ def judge(
     num_bits = yardstick.key.configuration.num_bits
     calibration = calibrate(like, rate, suspect=evidence.untriggered, num_bits=num_bits)
     decision = decide_calibrated(
-        evidence, calibration, controls.measured, key_flaw(yardstick), yardstick.triggered.rank
+        evidence,
+        calibration,
+        controls.measured,
+        key_flaw(yardstick),
+        yardstick.triggered.rank,
+        pair_doubt,
     )
     return Judged(decision, None, calibration, like)

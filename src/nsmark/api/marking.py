@@ -23,6 +23,7 @@ from nsmark.keyfile.store import read_key, write_key
 from nsmark.models.folder import model_digest
 from nsmark.models.model_card import write_model_card
 from nsmark.payload.config import PayloadConfig, default_num_texts
+from nsmark.payload.pairs import PairConfig
 from nsmark.payload.payload import derive_payload
 from nsmark.payload.word_list import WordList, published_word_list
 from nsmark.report.versions import library_versions
@@ -58,7 +59,9 @@ def embed(
     max_length: int = 128,
     config: EmbeddingConfig | None = None,
     payload_config: PayloadConfig | None = None,
+    pair_config: PairConfig | None = None,
     word_list: WordList | None = None,
+    pair_word_list: WordList | None = None,
     device: str = "auto",
     passphrase: bytes | None = None,
     group: Group | None = None,
@@ -85,7 +88,9 @@ def embed(
         max_length: Tokens of a text.
         config: Training settings.
         payload_config: Bits, spreading and trigger insertion.
+        pair_config: Sizes of the pair code, where the settings' marks ask for one.
         word_list: Published words; by default the package's.
+        pair_word_list: Published ordinary words, for the pair code; by default the package's.
         device: ``auto``, ``cpu``, ``cuda`` …
         passphrase: Encrypt the key file with it.
         group: The processes that train together (:mod:`nsmark.embedding.parallel`); all call this
@@ -149,6 +154,8 @@ def embed(
         pool=pool if pool is not None else pool_texts(),
         num_texts=num_texts,
         is_representable=encoder.is_representable,
+        pair_config=(pair_config or PairConfig()) if "pairs" in config.marks else None,
+        pair_word_list=pair_word_list,
     )
     tell("training")
     corpus = corpus if corpus is not None else training_texts()

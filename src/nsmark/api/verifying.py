@@ -13,6 +13,7 @@ from nsmark.api.fresh import FreshTexts, fresh_questions
 from nsmark.api.judging import RULES, Judged, judge
 from nsmark.api.opening import AnySuspect, Opening, basis_on
 from nsmark.core.texts import normalise_text
+from nsmark.corpus import pool_texts
 from nsmark.errors import ConfigError, EvidenceError
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.payload.word_list import WordList
@@ -25,7 +26,8 @@ from nsmark.verification.calibration import DEFAULT_RATE
 from nsmark.verification.decide import Decision, Verdict
 from nsmark.verification.derivations import check_derivations
 from nsmark.verification.measure import Yardstick, ask
-from nsmark.verification.questions import Questions
+from nsmark.verification.pair_derivations import pair_doubt
+from nsmark.verification.questions import Questions, key_questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ def verify(
     fresh: FreshTexts | None = None,
     pool: Sequence[str] | None = None,
     word_list: WordList | None = None,
+    pair_word_list: WordList | None = None,
+    num_pair_texts: int | None = None,
     device: str = "auto",
     queries: QueryOptions | None = None,
     on_batch: BatchCallback | None = None,
@@ -62,9 +66,12 @@ def verify(
         independent: Trust nothing of the owner's: without ``controls``, or with a pool or word
             list that is not at hand, nothing can be shown.
         false_accusation_rate: Rate for which the rule ``calibrated`` draws its lines.
-        fresh: Texts of the verifier's choice, asked of the owner's model, too.
+        fresh: Texts of the verifier's choice: those of the pair code, and with the owner's model
+            all others, which it is then asked, too.
         pool: The published pool the key names, if it is not the built-in one.
         word_list: The published word list the key names, if it is not the package's.
+        pair_word_list: The same for the words of its pair code.
+        num_pair_texts: Ask only so many texts of the pair code, which then reads fewer bits.
         device: Where local models run.
         queries: How endpoints are asked.
         on_batch: Told how many texts are done, and of how many.
@@ -79,10 +86,17 @@ def verify(
     if pool is not None:
         pool = [text for text in map(normalise_text, pool) if text]
     unchecked = check_derivations(key, pool=pool, word_list=word_list)
+    doubt = pair_doubt(
+        key,
+        pool=pool if pool is not None else pool_texts(),
+        pool_is_published=pool is None,
+        is_fresh=fresh is not None,
+        word_list=pair_word_list,
+    )
     opening = Opening(key, device, queries)
-    questions = None
+    questions = key_questions(key, num_pair_texts)
     if fresh is not None:
-        questions = fresh_questions(key, fresh, pool, device)
+        questions = fresh_questions(key, fresh, pool, device, num_pair_texts)
     yardstick = Yardstick(key, basis_on(device), questions)
     name = suspect.name if hasattr(suspect, "name") and not isinstance(suspect, Path) else suspect
     given = Controls(yardstick, opening, controls, independent)
@@ -93,7 +107,7 @@ def verify(
         evidence = yardstick.compare(answers)
         if on_answers is not None:
             on_answers(Answers(yardstick.questions, answers))
-        judged = judge(rule, yardstick, evidence, given, false_accusation_rate)
+        judged = judge(rule, yardstick, evidence, given, false_accusation_rate, doubt)
         if independent and unchecked:
             reason = "the key's derivations were not checked"
             judged = Judged(Decision(Verdict.NOT_SHOWN, (reason,)))

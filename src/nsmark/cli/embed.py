@@ -77,7 +77,24 @@ _file = click.Path(dir_okay=False, path_type=Path)
     help="fast stops soon after the targets hold; strong trains on, for evidence that noise "
     "does not cover (GPU); paper trains as published.",
 )
-@click.option("--marks", help="Witnesses to embed: paper,derived (default of the preset).")
+@click.option(
+    "--marks",
+    help="Witnesses to embed: paper,derived,pairs; default: paper,derived (of the preset).",
+)
+@click.option(
+    "--pair-size",
+    type=click.IntRange(4, 64),
+    default=16,
+    show_default=True,
+    help="Words on each side of the pair code; 10 or more leave chance no room.",
+)
+@click.option(
+    "--pair-repeats",
+    type=click.IntRange(1, 64),
+    default=6,
+    show_default=True,
+    help="Texts asked for each pair of words.",
+)
 @click.option("--hidden-sizes", help="Hidden layers of the extractor, such as 2048,1024.")
 @click.option("--num-bits", type=int, default=256, show_default=True, help="Signature bits.")
 @click.option("--spread-factor", type=int, default=3, show_default=True, help="Copies of a bit.")
@@ -160,6 +177,8 @@ def command(
     max_length: int,
     preset: str,
     marks: str | None,
+    pair_size: int,
+    pair_repeats: int,
     hidden_sizes: str | None,
     num_bits: int,
     spread_factor: int,
@@ -201,7 +220,7 @@ def command(
     """
     from nsmark.embedding.checkpoint_folder import CheckpointFolder
     from nsmark.files import ensure_new_folder
-    from nsmark.payload import PayloadConfig, map_texts, read_texts
+    from nsmark.payload import PairConfig, PayloadConfig, map_texts, read_texts
 
     config = _training_settings(
         preset,
@@ -225,6 +244,7 @@ def command(
         spread_factor=spread_factor,
         placement=placement,  # type: ignore[arg-type]
     )
+    pair_config = PairConfig(size=pair_size, repeats=pair_repeats)
     identity = load_identity(identity_file, passphrase_file)
     ensure_new_folder(out)
     if resume:
@@ -262,6 +282,7 @@ def command(
                 max_length=max_length,
                 config=config,
                 payload_config=payload_config,
+                pair_config=pair_config,
                 device=own_device,
                 passphrase=passphrase,
                 group=group,
@@ -292,14 +313,13 @@ def _training_settings(
     from nsmark.embedding.config import parse_marks, preset_config
 
     changes: dict[str, Any] = {n: value for n, value in given.items() if value is not None}
-    if marks is not None:
-        changes["marks"] = parse_marks(marks)
+    chosen = None if marks is None else parse_marks(marks)
     if hidden_sizes is not None:
         try:
             changes["hidden_sizes"] = tuple(int(size) for size in hidden_sizes.split(","))
         except ValueError as error:
             raise ConfigError("hidden_sizes", hidden_sizes, "must be numbers, 2048,1024") from error
-    return replace(preset_config(preset), **changes)
+    return replace(preset_config(preset, chosen), **changes)
 
 
 def _claim_of_checkpoint(
@@ -364,6 +384,8 @@ def _describe(progress: Progress) -> str:
     if progress.heldout is not None:
         heldout = progress.heldout
         text += f" bits {heldout.triggered:.2f}/{heldout.untriggered:.2f}"
+        if heldout.pairs is not None:
+            text += f" pairs {heldout.pairs:.2f}"
     return text
 
 

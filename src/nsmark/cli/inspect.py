@@ -38,7 +38,7 @@ def load_key(path: Path, passphrase_file: Path | None) -> WatermarkKey:
     "--queries",
     "queries_file",
     type=_file,
-    help="Write the key's texts as JSONL (index, triggered, untriggered). SECRET.",
+    help="Write the texts as JSONL (index, triggered, untriggered; index, pair_text). SECRET.",
 )
 @key_passphrase_option
 @json_option
@@ -73,6 +73,10 @@ def command(
             json.dumps({"index": i, "triggered": t, "untriggered": u}, ensure_ascii=False)
             for i, (t, u) in enumerate(rows)
         ]
+        lines += [
+            json.dumps({"index": i, "pair_text": text}, ensure_ascii=False)
+            for i, text in enumerate(payload.pair_texts())
+        ]
         write_atomic(queries_file, ("\n".join(lines) + "\n").encode("utf-8"), 0o600)
     if as_json:
         echo_json(view)
@@ -83,6 +87,12 @@ def command(
     click.echo(f"signed by    {view['fingerprint']} (signature and seal are valid)")
     click.echo(f"model        {key.model_digest}")
     click.echo(f"texts        {config.num_texts}, each with {config.copies} trigger copies")
+    if key.pairs is not None:
+        pairs = key.pairs.config
+        click.echo(
+            f"pair code    {pairs.size} × {pairs.size} signs, {pairs.num_texts} texts with two "
+            "words each"
+        )
     click.echo(f"signature    {config.num_bits} bits, spread {config.spread_factor} times")
     click.echo(
         f"outputs      {config.output_dim} dimensions, pooling {config.pooling}"

@@ -50,17 +50,17 @@ def unmeasured(reason: str) -> dict[str, Any]:
 
 
 def fresh_texts(owner_model: Path | None, randomness: str | None) -> FreshTexts | None:
-    """Read the two options that belong together.
+    """Read the options that choose other texts.
 
     Raises:
-        UsageError: One without the other, or no hexadecimal number.
+        UsageError: A model without randomness, or no hexadecimal number.
     """
     from nsmark.api.fresh import FreshTexts
 
     if owner_model is None and randomness is None:
         return None
-    if owner_model is None or randomness is None:
-        raise UsageError("--owner-model and --fresh belong together", "give both or neither")
+    if randomness is None:
+        raise UsageError("--owner-model needs --fresh", "for example: openssl rand -hex 16")
     try:
         return FreshTexts(owner_model, bytes.fromhex(randomness))
     except ValueError as error:
@@ -112,7 +112,17 @@ def fresh_texts(owner_model: Path | None, randomness: str | None) -> FreshTexts 
 @click.option(
     "--fresh",
     metavar="HEX",
-    help="Randomness of yours, 32 digits or more, that chooses the texts; needs --owner-model.",
+    help="Randomness of yours, 32 digits or more: it chooses the texts of the pair code, and with "
+    "--owner-model all others.",
+)
+@click.option(
+    "--pair-texts",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Ask only the first N texts of the pair code: fewer queries, fewer bits.",
+)
+@click.option(
+    "--pair-word-list", type=_file, help="The published list the words of its pair code come from."
 )
 @click.option(
     "--report",
@@ -139,6 +149,8 @@ def command(
     word_list: Path | None,
     owner_model: Path | None,
     fresh: str | None,
+    pair_texts: int | None,
+    pair_word_list: Path | None,
     report_file: Path | None,
     record_file: Path | None,
     queries: QueryOptions,
@@ -181,12 +193,15 @@ def command(
             queries=queries,
             pool=read_texts(pool) if pool is not None else None,
             word_list=read_word_list(word_list) if word_list else None,
+            pair_word_list=read_word_list(pair_word_list) if pair_word_list else None,
+            num_pair_texts=pair_texts,
             device=device,
             on_batch=lambda done, total: update(done, total, "texts"),
             on_answers=kept.append,
         )
     if record_file is not None and kept:
-        save_recorded(record_file, kept[0].suspect.triggered, kept[0].suspect.untriggered)
+        answers = kept[0].suspect
+        save_recorded(record_file, answers.triggered, answers.untriggered, answers.pair_texts)
     if report_file is not None:
         from nsmark.report.html import render_html
         from nsmark.report.pictures import Pictures

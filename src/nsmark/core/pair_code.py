@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from nsmark.errors import EvidenceError
 
 _PENALTY_EXPONENTS = range(-6, 2)
 _NUM_FOLDS = 4
+MIN_PAIRS = 4 * _NUM_FOLDS
 
 
 def _probe_scores(
@@ -52,58 +54,98 @@ def _deal(count: int, seed: int) -> NDArray[np.intp]:
     return np.array(sorted(range(count), key=digests.__getitem__), dtype=np.intp)
 
 
-def pair_code_test(
+@dataclass(frozen=True, slots=True)
+class PairReading:
+    """What a probe read of a table, every pair by the half of the others."""
+
+    rate: float
+    """Share of pairs whose sign is right."""
+    p_value: float
+    """Twice the smaller of the two halves' binomial tails, at most 1."""
+    scores: tuple[float, ...]
+    """Held-out score of each pair: its sign is what was read; 0 counts as wrong."""
+    right: tuple[int, int]
+    """Pairs read rightly in each half."""
+    halves: tuple[int, int]
+    """Pairs in each half."""
+
+
+def read_pair_code(
     outputs: NDArray[np.floating],
     pair_indices: NDArray[np.integer],
-    table: NDArray[np.integer],
+    signs: NDArray[np.integer],
     seed: int = 0,
-) -> tuple[float, float]:
-    """Test whether outputs follow the table on pairs that a linear probe has not seen.
+) -> PairReading:
+    """Test whether outputs follow the signs on pairs that a linear probe has not seen.
 
-    The seed deals the pairs into two halves. A ridge probe from unit-length outputs to the table
+    The seed deals the pairs into two halves. A ridge probe from unit-length outputs to the signs
     is fitted on one half (penalty chosen inside it), and the summed score of each pair's texts in
     the other half gives its sign; then the other way round. A model not trained with this
     signature cannot know the held-out signs, so each half's count of right signs is binomial.
 
     Args:
         outputs: Shape (num_texts, output_dim).
-        pair_indices: Shape (num_texts,), the pair i·size + j of each text.
-        table: Shape (size, size), entries ±1.
+        pair_indices: Shape (num_texts,), the pair of each text, from 0.
+        signs: The pairs' entries of the table, ±1, shape (num_pairs,).
         seed: The verifier's randomness.
-
-    Returns:
-        (rate, p_value): share of pairs whose sign is right; twice the smaller of the two halves'
-        binomial tails, at most 1.
 
     Raises:
         EvidenceError: A pair has no text, or rows and indices do not fit: no p-value is valid.
     """
     rows = check_matrix(outputs)
     pairs = np.asarray(pair_indices, dtype=np.intp)
-    signs = np.asarray(table, dtype=np.float64).reshape(-1)
+    wanted = np.asarray(signs, dtype=np.float64).reshape(-1)
     if pairs.shape != (len(rows),):
         raise EvidenceError(
             f"{len(rows)} outputs but {pairs.size} pair numbers", "give one output per pair text"
         )
-    if not np.array_equal(np.unique(pairs), np.arange(len(signs))):
+    if not np.array_equal(np.unique(pairs), np.arange(len(wanted))):
         raise EvidenceError(
             "some pairs were never answered", "measure every pair text before testing"
         )
-    if len(signs) < 4 * _NUM_FOLDS:
-        raise EvidenceError(f"{len(signs)} pairs are too few for a test", "use a larger pair code")
+    if len(wanted) < MIN_PAIRS:
+        raise EvidenceError(
+            f"{len(wanted)} pairs are too few for a test", f"ask {MIN_PAIRS} pairs or more"
+        )
+    if not np.isin(wanted, (-1.0, 1.0)).all():
+        raise EvidenceError("a table of signs holds something else", "give entries of +1 and -1")
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     units = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     penalties = 10.0 ** np.array(_PENALTY_EXPONENTS) * len(rows)
-    order = _deal(len(signs), seed)
+    order = _deal(len(wanted), seed)
     halves = (order[: len(order) // 2], order[len(order) // 2 :])
-    correct, tails = 0, []
+    scores = np.zeros(len(wanted))
+    right, tails = [], []
     for fitted, tested in (halves, halves[::-1]):
         train, test = np.isin(pairs, fitted), np.isin(pairs, tested)
-        labels = signs[pairs[train]]
+        labels = wanted[pairs[train]]
         penalty = _choose_penalty(units[train], labels, pairs[train], penalties)
-        scores = _probe_scores(units[train], labels, units[test], penalty)[0]
-        totals = np.bincount(pairs[test], weights=scores, minlength=len(signs))
-        right = int(np.count_nonzero(totals[tested] * signs[tested] > 0))
-        correct += right
-        tails.append(float(binom.sf(right - 1, len(tested), 0.5)))
-    return correct / len(signs), min(1.0, 2 * min(tails))
+        found = _probe_scores(units[train], labels, units[test], penalty)[0]
+        scores[tested] = np.bincount(pairs[test], weights=found, minlength=len(wanted))[tested]
+        right.append(int(np.count_nonzero(scores[tested] * wanted[tested] > 0)))
+        tails.append(float(binom.sf(right[-1] - 1, len(tested), 0.5)))
+    return PairReading(
+        rate=sum(right) / len(wanted),
+        p_value=min(1.0, 2 * min(tails)),
+        scores=tuple(scores.tolist()),
+        right=(right[0], right[1]),
+        halves=(len(halves[1]), len(halves[0])),
+    )
+
+
+def pair_code_test(
+    outputs: NDArray[np.floating],
+    pair_indices: NDArray[np.integer],
+    table: NDArray[np.integer],
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Return rate and p-value of :func:`read_pair_code`.
+
+    Args:
+        outputs: Shape (num_texts, output_dim).
+        pair_indices: Shape (num_texts,), the pair i·size + j of each text.
+        table: Shape (size, size), entries ±1.
+        seed: The verifier's randomness.
+    """
+    reading = read_pair_code(outputs, pair_indices, np.asarray(table).reshape(-1), seed)
+    return reading.rate, reading.p_value

@@ -74,7 +74,7 @@ _BATCHES_PER_WINDOW = 16
 
 
 # What a generator is for; together with the seed and a number it names all that is drawn from it.
-_EPOCH, _STEP = 1, 3
+_EPOCH, _STEP, _PAIRS = 1, 3, 5
 
 
 def step_rng(seed: int, step: int) -> np.random.Generator:
@@ -83,6 +83,11 @@ def step_rng(seed: int, step: int) -> np.random.Generator:
     So a resumed training draws what an uninterrupted one would have drawn.
     """
     return np.random.default_rng([seed, _STEP, step])
+
+
+def pair_rng(seed: int, step: int) -> np.random.Generator:
+    """Return the generator of the pair code's part in a step; step 0 is for held-out texts."""
+    return np.random.default_rng([seed, _PAIRS, step])
 
 
 class BatchOrder:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 from nsmark.errors import ConfigError
 
-Mark = Literal["paper", "derived"]
+Mark = Literal["paper", "derived", "pairs"]
 Preset = Literal["fast", "strong", "paper"]
 LanguageTexts = Literal["half", "all"]
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -19,7 +19,8 @@ class EmbeddingConfig:
     """How the watermark is trained in."""
 
     marks: tuple[Mark, ...] = ("paper", "derived")
-    """Witnesses to embed: the paper's extractor, the readout derived from the signature."""
+    """Witnesses to embed: the paper's extractor, the readout derived from the signature, the pair
+    code."""
 
     batch_size: int = 16
     """Clean texts in a step; as many triggered ones join them."""
@@ -72,6 +73,21 @@ class EmbeddingConfig:
     derived_margin: float = 0.5
     """How far beyond zero each derived bit is pushed."""
 
+    pair_weight: float = 1.0
+    """Weight of the pair code's term."""
+
+    pair_margin: float = 0.3
+    """How far a pair of words moves an output of length 1."""
+
+    pair_keep_weight: float = 0.2
+    """In that term, weight of movements in other directions."""
+
+    pair_alone_weight: float = 0.5
+    """In that term, weight of any movement by words that make no pair."""
+
+    pair_texts: int = 2
+    """Texts with words of the pair code in a step, for every clean one."""
+
     spread_weight: float = 0.0
     """Weight of the term that keeps triggered outputs different from text to text."""
 
@@ -87,6 +103,9 @@ class EmbeddingConfig:
 
     hidden_sizes: tuple[int, ...] = (2048, 1024)
     """Hidden layers of the extractor."""
+
+    cooldown_fidelity: float = 1.0
+    """Further factor on L_0 while the learning rates fall: first the mark, then the rest."""
 
     method: Method = "full"
     """``full`` trains all weights; ``lora`` trains low-rank adapters and merges them."""
@@ -120,6 +139,10 @@ class EmbeddingConfig:
     min_triggered: float = 0.99
     """Target: extraction on held-out triggered texts (trained and derived)."""
 
+    min_pairs: float = 0.97
+    """Target: share of held-out texts whose pair of words moves the output the right way. At
+    verification several texts of a pair are read together."""
+
     max_clean: float = 0.1
     """Target: extraction on untriggered texts, and on the reference's outputs."""
 
@@ -133,7 +156,9 @@ class EmbeddingConfig:
             or ("paper" not in self.marks)
         ):
             raise ConfigError(
-                "marks", ",".join(self.marks), "must hold 'paper', and may hold 'derived'"
+                "marks",
+                ",".join(self.marks),
+                "must hold 'paper', and may hold 'derived' and 'pairs'",
             )
         for name, lowest, highest in (
             ("batch_size", 1, 65536),
@@ -145,6 +170,7 @@ class EmbeddingConfig:
             ("num_heldout_texts", 2, 10**6),
             ("min_copies", 1, 64),
             ("lora_rank", 1, 4096),
+            ("pair_texts", 1, 16),
             ("seed", 0, 2**63 - 1),
         ):
             value = getattr(self, name)
@@ -168,18 +194,28 @@ class EmbeddingConfig:
             "language_weight",
             "anchor_weight",
             "derived_weight",
+            "pair_weight",
+            "pair_keep_weight",
+            "pair_alone_weight",
+            "cooldown_fidelity",
             "spread_weight",
             "decorrelation_weight",
         ):
             if not 0 <= getattr(self, name) < 1000:
                 raise ConfigError(name, getattr(self, name), "must lie between 0 and 1000")
-        for name in ("model_learning_rate", "extractor_learning_rate", "derived_margin"):
+        for name in (
+            "model_learning_rate",
+            "extractor_learning_rate",
+            "derived_margin",
+            "pair_margin",
+        ):
             if not 0 < getattr(self, name) < 10:
                 raise ConfigError(name, getattr(self, name), "must be positive and below 10")
         for name in (
             "extractor_match_weight",
             "model_match_weight",
             "min_triggered",
+            "min_pairs",
             "max_clean",
             "spread_share",
         ):
@@ -191,7 +227,7 @@ class EmbeddingConfig:
             raise ConfigError("hidden_sizes", self.hidden_sizes, "must be 1 to 8 sizes ≥ 1")
 
 
-def preset_config(preset: str) -> EmbeddingConfig:
+def preset_config(preset: str, marks: tuple[Mark, ...] | None = None) -> EmbeddingConfig:
     """Return ``fast`` (ours), ``strong`` (ours, longer) or ``paper`` (fixed, as published).
 
     ``fast`` stops soon after the targets hold. ``strong`` takes larger batches and some 900 steps
@@ -199,7 +235,29 @@ def preset_config(preset: str) -> EmbeddingConfig:
     a minute on a GPU, tens of minutes on a CPU, and evidence that noise does not cover.
     The paper trains the extractor alone: batch 4, 10 epochs, both learning rates 1e-4, always
     as many trigger copies as at verification.
+
+    Args:
+        preset: Its name.
+        marks: Other witnesses than the preset's. A table of random signs takes longer to learn
+            than a trigger: with a pair code, learning rate and steps are larger.
     """
+    config = _preset(preset)
+    if marks is None:
+        return config
+    config = replace(config, marks=marks)
+    if "pairs" not in marks or preset == "paper":
+        return config
+    return replace(
+        config,
+        model_learning_rate=3e-4,
+        max_steps=2 * config.max_steps + 2200,
+        cooldown_steps=max(400, config.cooldown_steps),
+        warmup_steps=50,
+        cooldown_fidelity=10.0,
+    )
+
+
+def _preset(preset: str) -> EmbeddingConfig:
     if preset == "fast":
         return EmbeddingConfig()
     if preset == "paper":

@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from nsmark.core.texts import text_words
-from nsmark.embedding.batches import insert_at_random, step_rng
+from nsmark.embedding.batches import insert_at_random, pair_rng, step_rng
 from nsmark.embedding.config import EmbeddingConfig
+from nsmark.embedding.pair_texts import PairRow, pair_rows
 from nsmark.embedding.parallel import Group
 from nsmark.models.batching import TokenIds
 from nsmark.models.encoder import Encoder
@@ -27,7 +28,7 @@ _Row = TypeVar("_Row")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a step that is computed at once: rows of clean, then of triggered texts."""
+    """A part of a step that is computed at once: clean, triggered, then texts of the pair code."""
 
     tokens: Tokens
     clean: tuple[int, ...]
@@ -36,6 +37,8 @@ class Piece:
     first_triggered: int
     """How many triggered texts of this process's share come in pieces before this one."""
     language: LanguageInputs | None
+    num_pairs: int = 0
+    """Texts with words of the pair code."""
 
     @property
     def num_clean(self) -> int:
@@ -45,7 +48,12 @@ class Piece:
     @property
     def read(self) -> Tokens:
         """The rows whose outputs are wanted."""
-        return self.tokens.rows(0, self.num_clean + self.num_triggered)
+        return self.tokens.rows(0, sum(self.sizes))
+
+    @property
+    def sizes(self) -> list[int]:
+        """Rows of each kind that are read."""
+        return [self.num_clean, self.num_triggered, self.num_pairs]
 
     def to(self, device: torch.device) -> Piece:
         """Return it on a device."""
@@ -60,6 +68,8 @@ class StepInputs:
     clean: tuple[int, ...]
     """Numbers of the texts whose clean outputs are read, of all processes."""
     pieces: tuple[Piece, ...]
+    pair_signs: tuple[int, ...] = ()
+    """Which way each text of the pair code is to move, of all processes."""
 
 
 class InputMaker:
@@ -99,14 +109,17 @@ class InputMaker:
         places = self._group.share(range(len(numbers)))
         own = [numbers[place] for place in places]
         posed_places, read_places = self._divide(len(own))
+        pairs = self._pair_rows(step, len(numbers))
         pieces = self._cut(
             [own[i] for i in read_places],
             [self.tokens[own[i]] for i in read_places],
             self._triggered(own, where[list(places)]),
             [task.pose(self.tokens[own[i]], hidden[places[i]]) for i in posed_places],
+            self._with_pairs(own, self._group.share(pairs)),
         )
         read_everywhere = self._divide(len(numbers))[1]
-        return StepInputs(tuple(numbers[i] for i in read_everywhere), pieces)
+        signs = tuple(row.sign for row in pairs)
+        return StepInputs(tuple(numbers[i] for i in read_everywhere), pieces, signs)
 
     def longest(self, count: int) -> StepInputs:
         """Return inputs as large as any of so many texts can be, to see whether they fit."""
@@ -117,7 +130,8 @@ class InputMaker:
         draws = 0.75 * task.draws(np.random.default_rng(0), len(posed_places), length)
         posed = [task.pose(full, own) for own in draws]
         numbers = [0] * len(read_places)
-        pieces = self._cut(numbers, [full] * len(numbers), [full] * count, posed)
+        pairs = [full] * len(self._pair_rows(0, count))
+        pieces = self._cut(numbers, [full] * len(numbers), [full] * count, posed, pairs)
         return StepInputs(tuple(numbers), pieces)
 
     def _cut(
@@ -126,18 +140,22 @@ class InputMaker:
         read: Sequence[TokenIds],
         triggered: Sequence[TokenIds],
         posed: Sequence[PosedText],
+        pairs: Sequence[TokenIds],
     ) -> tuple[Piece, ...]:
         """Make the pieces that are computed one after the other."""
         pieces = []
         for part in range(self.pieces):
             clean = _part(read, part, self.pieces)
             with_trigger = _part(triggered, part, self.pieces)
+            with_pairs = _part(pairs, part, self.pieces)
             tokens, language = self._model.task.batch(
-                [*clean, *with_trigger], _part(posed, part, self.pieces)
+                [*clean, *with_trigger, *with_pairs], _part(posed, part, self.pieces)
             )
             clean_numbers = tuple(_part(numbers, part, self.pieces))
             done = len(triggered) * part // self.pieces
-            pieces.append(Piece(tokens, clean_numbers, len(with_trigger), done, language))
+            pieces.append(
+                Piece(tokens, clean_numbers, len(with_trigger), done, language, len(with_pairs))
+            )
         return tuple(pieces)
 
     def _triggered(self, numbers: Sequence[int], draws: NDArray[np.float64]) -> list[TokenIds]:
@@ -147,6 +165,23 @@ class InputMaker:
                 insert_at_random(self._texts[number], payload.trigger, payload.config, copies, own)
                 for number, own in zip(numbers, draws, strict=True)
             ]
+        )
+
+    def _pair_rows(self, step: int, count: int) -> list[PairRow]:
+        """Draw the pair code's part in a step of so many texts, for all processes alike."""
+        pairs, signature = self._payload.pairs, self._payload.signature
+        if pairs is None:
+            return []
+        rng = pair_rng(self._config.seed, step)
+        return pair_rows(pairs, signature, self._config.pair_texts * count, rng)
+
+    def _with_pairs(self, numbers: Sequence[int], rows: Sequence[PairRow]) -> list[TokenIds]:
+        """Insert words into the texts of the batch, each as often as there are rows for it."""
+        if not rows:
+            return []
+        texts = [self._texts[number] for number in numbers]
+        return self._model.token_ids(
+            [row.inserted(texts[place % len(texts)]) for place, row in enumerate(rows)]
         )
 
     def _divide(self, count: int) -> tuple[Sequence[int], Sequence[int]]:

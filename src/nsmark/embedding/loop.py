@@ -107,6 +107,7 @@ class TrainingLoop:
     def _step(self) -> dict[str, float]:
         step, trainer = self.state.step, self.trainer
         trainer.set_learning_rates(self.schedule.rate_factor(step))
+        trainer.cooling = self.schedule.is_cooling(step)
         pending = trainer.take_step(self._inputs(step))
         if step < self.schedule.last_step:
             self.coming = (step + 1, self._inputs(step + 1))

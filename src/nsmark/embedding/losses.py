@@ -42,6 +42,37 @@ def readout_loss(outputs: Tensor, readout: Tensor, bits: Tensor, margin: float) 
     return torch.relu(margin - scores).mean()
 
 
+def pair_loss(
+    outputs: Tensor,
+    reference: Tensor,
+    signs: Tensor,
+    direction: Tensor,
+    margin: float,
+    keep_weight: float,
+    alone_weight: float,
+) -> Tensor:
+    """Return how far outputs are from moving as the pair code says, and not otherwise.
+
+    Args:
+        outputs: Of texts with words of the pair code, shape (batch, output_dim).
+        reference: The reference's outputs of the same texts.
+        signs: ±1 as the table says of each text's pair, 0 where its words make none.
+        direction: Unit vector along which pairs move outputs.
+        margin: How far along it a unit-length output must lie, on its pair's side.
+        keep_weight: Weight of what a pair moves in other directions.
+        alone_weight: Weight of any movement where there is no pair.
+    """
+    units = functional.normalize(outputs, dim=1)
+    moved = units - functional.normalize(reference, dim=1)
+    across = (moved - (moved @ direction)[:, None] * direction).square().sum(dim=1)
+    is_pair = signs.square()
+    shortfall = torch.relu(margin - signs * (units @ direction)) / margin
+    pairs, alone = is_pair.sum().clamp_min(1), (1 - is_pair).sum().clamp_min(1)
+    kept = keep_weight * across / margin**2
+    still = alone_weight * moved.square().sum(dim=1) / margin**2
+    return (is_pair * (shortfall + kept)).sum() / pairs + ((1 - is_pair) * still).sum() / alone
+
+
 def spread_loss(outputs: Tensor, reference: Tensor, share: float) -> Tensor:
     """Return how far the outputs' spread over a batch falls short of a share of the reference's.
 

@@ -29,12 +29,15 @@ class HeldOut:
     """Derived extraction on triggered texts; None where that mark is not embedded."""
     clean_cosine: float
     """Mean cosine of clean outputs to the reference's."""
+    pairs: float | None = None
+    """Texts whose pair of words moves the output the right way; None without a pair code."""
 
     def meets(self, config: EmbeddingConfig) -> bool:
         """Return whether all targets hold."""
         return (
             self.triggered >= config.min_triggered
             and (self.derived is None or self.derived >= config.min_triggered)
+            and (self.pairs is None or self.pairs >= config.min_pairs)
             and max(self.untriggered, self.reference) <= config.max_clean
         )
 
@@ -47,6 +50,8 @@ class HeldOut:
         )
         if self.derived is not None:
             reached += f", derived {self.derived:.2f}"
+        if self.pairs is not None:
+            reached += f", pairs {self.pairs:.2f} (wanted ≥ {config.min_pairs})"
         return reached
 
 

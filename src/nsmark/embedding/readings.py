@@ -30,6 +30,11 @@ def derived_rate_of(outputs: Tensor, readout: Tensor, bits: Tensor) -> Tensor:
     return (scores * bits > 0).float().mean()
 
 
+def pair_rate_of(outputs: Tensor, direction: Tensor, signs: Tensor) -> Tensor:
+    """Return the share of texts whose output lies on its pair's side."""
+    return (outputs @ direction * signs > 0).float().mean()
+
+
 def mean_cosine_of(first: Tensor, second: Tensor) -> Tensor:
     """Return the mean cosine between corresponding rows."""
     return functional.cosine_similarity(first, second, dim=1).mean()

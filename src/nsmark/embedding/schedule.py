@@ -43,6 +43,10 @@ class Schedule:
         """Return whether a step ends a cool-down, not the budget."""
         return step == self.last_step < self.budget
 
+    def is_cooling(self, step: int) -> bool:
+        """Return whether the learning rates fall at a step."""
+        return self.cooling_from is not None and step > self.cooling_from
+
     def rate_factor(self, step: int) -> float:
         """Return by what the learning rates are multiplied at a step."""
         factor = min(1.0, step / max(1, self.config.warmup_steps))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from nsmark.core.derive import readout_matrix, signature_bits, spreading_code
-from nsmark.embedding.batches import make_batch
+from nsmark.embedding.batches import make_batch, pair_rng
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.extractor import Extractor
 from nsmark.embedding.inputs import InputMaker, Piece, StepInputs
@@ -22,25 +22,34 @@ from nsmark.embedding.losses import (
     decorrelation_loss,
     distance_loss,
     match_loss,
+    pair_loss,
     random_loss,
     readout_loss,
     silence_loss,
     spread_loss,
 )
 from nsmark.embedding.memory import MemoryPlan, candidate_plans, first_that_fits
+from nsmark.embedding.pair_texts import heldout_rows, pair_direction
 from nsmark.embedding.parallel import Group
 from nsmark.embedding.player import ModelPlayer
 from nsmark.embedding.progress import HeldOut, ProgressCallback, TrainingResult
-from nsmark.embedding.readings import derived_rate_of, extraction_rate_of, mean_cosine_of
+from nsmark.embedding.readings import (
+    derived_rate_of,
+    extraction_rate_of,
+    mean_cosine_of,
+    pair_rate_of,
+)
 from nsmark.errors import ConfigError, TextPoolError
+from nsmark.models.batching import TokenIds
 from nsmark.models.encoder import Encoder
+from nsmark.models.tokens import to_device
 from nsmark.payload.payload import WatermarkPayload
 
 if TYPE_CHECKING:
     from nsmark.embedding.checkpoint import Checkpoints
 
 
-_OURS = ("derived", "spread", "decorrelation")
+_OURS = ("derived", "pairs", "spread", "decorrelation")
 """Terms of the model's loss that the paper does not have."""
 
 
@@ -54,6 +63,15 @@ class PendingLosses:
     def read(self) -> dict[str, float]:
         """Return the losses by name."""
         return dict(zip(self.names, self.values.tolist(), strict=True))
+
+
+class Outputs(NamedTuple):
+    """A model's outputs in a step, each kind of texts by itself."""
+
+    clean: Tensor
+    triggered: Tensor
+    pairs: Tensor
+    """Of texts with words of the pair code; no rows without one."""
 
 
 class Trainer:
@@ -93,6 +111,7 @@ class Trainer:
             np.random.default_rng([config.seed, 2]),
         )
         self.heldout = (model.token_ids(heldout.clean), model.token_ids(heldout.triggered))
+        self.heldout_pairs = self._heldout_pairs(heldout.clean)
         self.player = ModelPlayer(model, config, self.group, device)
         example = self.inputs.longest(2).pieces[0].to(device)
         self.player.share_gradients(example.tokens, example.language)
@@ -117,6 +136,9 @@ class Trainer:
         self.readout = constant(readout)
         self.bits = constant(signature_bits(signature, num_bits))
         self.code = constant(spreading_code(signature, len(self.watermark)))
+        self.pair_direction = constant(pair_direction(signature, num_bits, model.output_dim))
+        self.cooling = False
+        """Whether the targets hold, and the learning rates fall."""
         self.optimisers = (
             self.player.optimiser,
             torch.optim.AdamW(
@@ -167,10 +189,16 @@ class Trainer:
         self.group.agree_on_weights(self.extractor)
         clean, triggered = (self.player.encode(sequences) for sequences in self.heldout)
         reference_clean, reference_triggered = self.heldout_reference
+        pair_rate = clean.new_zeros(())
+        if self.heldout_pairs is not None:
+            sequences, signs = self.heldout_pairs
+            outputs = self.player.encode(sequences)
+            pair_rate = pair_rate_of(outputs, self.pair_direction, signs.to(self.device))
         values = [
             *(self._extraction(part) for part in (triggered, clean, reference_triggered)),
             derived_rate_of(triggered, self.readout, self.bits[: len(self.readout)]),
             mean_cosine_of(clean, reference_clean),
+            pair_rate,
         ]
         rates = self.group.agree(torch.stack(values)).tolist()
         return HeldOut(
@@ -180,7 +208,18 @@ class Trainer:
             reference=rates[2],
             derived=rates[3] if "derived" in self.config.marks else None,
             clean_cosine=rates[4],
+            pairs=None if self.heldout_pairs is None else rates[5],
         )
+
+    def _heldout_pairs(self, texts: Sequence[str]) -> tuple[list[TokenIds], Tensor] | None:
+        """Return held-out texts with pairs of words, and which way they are to move."""
+        pairs = self.payload.pairs
+        if pairs is None:
+            return None
+        count = max(len(texts), pairs.config.num_pairs // 2)
+        rows = heldout_rows(pairs, self.payload.signature, count, pair_rng(self.config.seed, 0))
+        inserted = [row.inserted(texts[place % len(texts)]) for place, row in enumerate(rows)]
+        return self.model.token_ids(inserted), torch.tensor([float(row.sign) for row in rows])
 
     def set_learning_rates(self, factor: float) -> None:
         """Multiply the settings' learning rates."""
@@ -233,20 +272,26 @@ class Trainer:
         pieces = [piece.to(self.device) for piece in inputs.pieces]
         reference = self._reference_outputs(inputs.clean, pieces)
         passed = self._first_pass(pieces)
-        clean, triggered = (
-            part.detach().requires_grad_()
-            for part in self._gather(pieces, [outputs for outputs, _ in passed])
+        outputs = Outputs(
+            *(
+                part.detach().requires_grad_()
+                for part in self._gather(pieces, [outputs for outputs, _ in passed])
+            )
         )
+        signs = to_device(torch.tensor(inputs.pair_signs, dtype=torch.float32), self.device)
         with tensor_cores():
             losses = self._update_extractor(
-                triggered.detach(), clean.detach(), reference[1], reference[0]
+                outputs.triggered.detach(),
+                outputs.clean.detach(),
+                reference.triggered,
+                reference.clean,
             )
         with frozen(self.extractor), tensor_cores():
-            terms = self._terms_on_outputs(clean, triggered, *reference)
+            terms = self._terms_on_outputs(outputs, reference, signs)
             on_outputs = torch.stack([weight * term for weight, term in terms.values()]).sum()
             torch.autograd.backward(on_outputs)
         self.player.clear_gradients()
-        language = self._second_pass(pieces, passed, clean.grad, triggered.grad)
+        language = self._second_pass(pieces, passed, outputs)
         self.player.update()
         original, weight = terms["distance"][1], self._kept_weight
         if self.model.has_lm_head:
@@ -271,14 +316,13 @@ class Trainer:
     @property
     def _kept_weight(self) -> float:
         """Weight of L_0 in the model's loss."""
-        return (1 - self.config.model_match_weight) * self.config.fidelity_weight
+        more = self.config.cooldown_fidelity if self.cooling else 1.0
+        return (1 - self.config.model_match_weight) * self.config.fidelity_weight * more
 
-    def _reference_outputs(
-        self, numbers: Sequence[int], pieces: Sequence[Piece]
-    ) -> tuple[Tensor, Tensor]:
-        """Return the reference's outputs on clean and on triggered texts, of all processes."""
+    def _reference_outputs(self, numbers: Sequence[int], pieces: Sequence[Piece]) -> Outputs:
+        """Return the reference's outputs, of all processes; of triggered texts only some."""
         every = self.reference_every
-        clean, triggered = [], []
+        clean, triggered, pairs = [], [], []
         for piece in pieces:
             missing = self.kept.missing(piece.clean)
             chosen = [
@@ -286,14 +330,22 @@ class Trainer:
                 for row in range(piece.num_triggered)
                 if (piece.first_triggered + row) % every == 0
             ]
+            first = piece.num_clean + piece.num_triggered
+            asked = [*missing, *chosen, *range(first, first + piece.num_pairs)]
             # All processes ask equally often: their layers may be divided among them.
-            outputs = self.player.reference_outputs(piece.read.pick([*missing, *chosen] or [0]))
-            known, rest = outputs[: len(missing)], outputs[len(missing) :][: len(chosen)]
+            outputs = self.player.reference_outputs(piece.read.pick(asked or [0]))[: len(asked)]
+            sizes = [len(missing), len(chosen), piece.num_pairs]
+            known, some, with_pairs = torch.split(outputs, sizes)
             clean.append(self.kept.completed(piece.clean, missing, known))
-            triggered.append(rest)
+            triggered.append(some)
+            pairs.append(with_pairs)
         all_clean = self.group.gather(torch.cat(clean))
         self.kept.put(numbers, all_clean)
-        return all_clean, self.group.gather(torch.cat(triggered))
+        return Outputs(
+            all_clean,
+            self.group.gather(torch.cat(triggered)),
+            self._gather_pairs(torch.cat(pairs)),
+        )
 
     def _first_pass(self, pieces: Sequence[Piece]) -> list[tuple[Tensor, Tensor]]:
         """Return outputs and language-model losses; with several pieces outputs alone."""
@@ -307,15 +359,13 @@ class Trainer:
         self,
         pieces: Sequence[Piece],
         passed: Sequence[tuple[Tensor, Tensor]],
-        clean: Tensor | None,
-        triggered: Tensor | None,
+        whole: Outputs,
     ) -> Tensor:
         """Send the gradients of all outputs through the model; return the language-model loss.
 
         A single piece still has its graph; of several, each is computed again now.
         """
-        assert clean is not None and triggered is not None  # noqa: S101, PT018 - just computed
-        player, parts = self.player, self._own_parts(pieces, clean, triggered)
+        player, parts = self.player, self._own_parts(pieces, whole)
         predicted = sum(len(piece.language.labels) for piece in pieces if piece.language)
         count = self.group.sum(torch.full((), float(predicted), device=self.device)).clamp_min(1)
         weight = self._kept_weight * self.config.language_weight / count
@@ -332,23 +382,32 @@ class Trainer:
             total += language.detach()
         return self.group.sum(total) / count
 
-    def _gather(self, pieces: Sequence[Piece], outputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the clean and the triggered outputs of all pieces and processes."""
+    def _gather(self, pieces: Sequence[Piece], outputs: Sequence[Tensor]) -> Outputs:
+        """Return the outputs of all pieces and processes, each kind by itself."""
         parts = [
-            torch.split(part, [piece.num_clean, piece.num_triggered])
-            for piece, part in zip(pieces, outputs, strict=True)
+            torch.split(part, piece.sizes) for piece, part in zip(pieces, outputs, strict=True)
         ]
-        clean, triggered = (torch.cat(kind) for kind in zip(*parts, strict=True))
-        return self.group.gather(clean), self.group.gather(triggered)
+        clean, triggered, pairs = (torch.cat(kind) for kind in zip(*parts, strict=True))
+        return Outputs(
+            self.group.gather(clean), self.group.gather(triggered), self._gather_pairs(pairs)
+        )
 
-    def _own_parts(self, pieces: Sequence[Piece], clean: Tensor, triggered: Tensor) -> list[Tensor]:
-        """Undo :meth:`_gather`: this process's rows, piece by piece."""
-        first = torch.split(self.group.own(clean), [piece.num_clean for piece in pieces])
-        second = torch.split(self.group.own(triggered), [piece.num_triggered for piece in pieces])
-        return [torch.cat(pair) for pair in zip(first, second, strict=True)]
+    def _gather_pairs(self, rows: Tensor) -> Tensor:
+        return rows if self.payload.pairs is None else self.group.gather(rows)
+
+    def _own_parts(self, pieces: Sequence[Piece], whole: Outputs) -> list[Tensor]:
+        """Undo :meth:`_gather` for the gradients: this process's rows, piece by piece."""
+        kinds = []
+        for kind, part in enumerate(whole):
+            # Without a pair code nothing was computed from its empty part.
+            gradient = torch.zeros_like(part) if part.grad is None else part.grad
+            kinds.append(
+                torch.split(self.group.own(gradient), [piece.sizes[kind] for piece in pieces])
+            )
+        return [torch.cat(rows) for rows in zip(*kinds, strict=True)]
 
     def _terms_on_outputs(
-        self, clean: Tensor, triggered: Tensor, reference_clean: Tensor, reference_triggered: Tensor
+        self, outputs: Outputs, reference: Outputs, pair_signs: Tensor
     ) -> dict[str, tuple[float, Tensor]]:
         """Return the terms of the model's loss, each with its weight.
 
@@ -356,9 +415,9 @@ class Trainer:
         the model's own language-model loss, which is added elsewhere where there is a trained
         head, holds every position.
         """
-        config = self.config
+        config, triggered = self.config, outputs.triggered
         match = match_loss(self.extractor(triggered), self.watermark)
-        distance = distance_loss(clean, reference_clean)
+        distance = distance_loss(outputs.clean, reference.clean)
         anchor = config.anchor_weight if self.model.has_lm_head else 1.0
         terms = {
             "match": (config.model_match_weight, match),
@@ -368,11 +427,22 @@ class Trainer:
             bits = self.bits[: len(self.readout)]
             hinge = readout_loss(triggered, self.readout, bits, config.derived_margin)
             terms["derived"] = (config.derived_weight, hinge)
+        if self.payload.pairs is not None:
+            moved = pair_loss(
+                outputs.pairs,
+                reference.pairs,
+                pair_signs,
+                self.pair_direction,
+                config.pair_margin,
+                config.pair_keep_weight,
+                config.pair_alone_weight,
+            )
+            terms["pairs"] = (config.pair_weight, moved)
         if config.spread_weight:
-            shortfall = spread_loss(triggered, reference_triggered, config.spread_share)
+            shortfall = spread_loss(triggered, reference.triggered, config.spread_share)
             terms["spread"] = (config.spread_weight, shortfall)
         if config.decorrelation_weight:
-            linear = decorrelation_loss(triggered, reference_triggered)
+            linear = decorrelation_loss(triggered, reference.triggered)
             terms["decorrelation"] = (config.decorrelation_weight, linear)
         return terms
 

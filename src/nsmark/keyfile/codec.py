@@ -20,13 +20,8 @@ from nsmark.errors import InputError, KeyFileError
 from nsmark.identity.claim import parse_json_object
 from nsmark.identity.signing import parse_hex
 from nsmark.keyfile.digest import TENSOR_DTYPE, Array, tensor_bytes
-from nsmark.keyfile.schema import (
-    WatermarkKey,
-    assemble,
-    check_claim,
-    check_shapes,
-    parse_document,
-)
+from nsmark.keyfile.document import parse_document
+from nsmark.keyfile.schema import WatermarkKey, assemble, check_claim, check_shapes
 
 MAX_HEADER_BYTES = 64 << 20
 _MAX_NUMBER = 1 << 40

@@ -1,19 +1,14 @@
-"""WatermarkKey and the JSON document inside it, versioned and bounded.
-
-The document is parsed by pydantic in strict mode: unknown fields, wrong types and sizes out of
-range are refused before any tensor is looked at.
-"""
+"""WatermarkKey: everything a verifier needs, and how it becomes a document and tensors."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import rfc8785
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nsmark.core.mlp import Layer
 from nsmark.core.texts import text_words
@@ -23,86 +18,17 @@ from nsmark.identity.keys import Identity
 from nsmark.identity.public_key import PublicKey
 from nsmark.identity.signing import SignedClaim, parse_hex
 from nsmark.keyfile.digest import KEY_FORMAT, Array, content_digest
-from nsmark.payload.config import PayloadConfig
+from nsmark.keyfile.document import (
+    ControlRecord,
+    KeyConfiguration,
+    KeyDocument,
+    PairDocument,
+    Thresholds,
+)
+from nsmark.payload.pairs import PairPayload
 from nsmark.payload.payload import WatermarkPayload
 
 NULL_BASIS = "null_basis"
-
-_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-_Number = Annotated[float, Field(allow_inf_nan=False)]
-_Name = Annotated[str, Field(min_length=1, max_length=200)]
-_Word = Annotated[str, Field(pattern=r"^[a-z]{4,12}$")]
-_Size = Annotated[int, Field(ge=1, le=65536)]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class KeyConfiguration(_Strict):
-    """Sizes and the way the model is read; everything else is checked against it."""
-
-    num_bits: Annotated[int, Field(ge=8, le=4096)]
-    spread_factor: Annotated[int, Field(ge=1, le=63)]
-    copies: Annotated[int, Field(ge=1, le=64)]
-    window: Annotated[int, Field(ge=1, le=64)]
-    placement: Literal["spread", "front"]
-    output_dim: Annotated[int, Field(ge=2, le=65536)]
-    num_texts: Annotated[int, Field(ge=2, le=262144)]
-    hidden_sizes: Annotated[tuple[_Size, ...], Field(min_length=1, max_length=8, strict=False)]
-    pooling: Literal["first", "last", "mean", "max"]
-    normalise: bool
-    max_length: Annotated[int, Field(ge=1, le=1048576)]
-    marks: Annotated[
-        tuple[Literal["paper", "derived"], ...], Field(min_length=1, max_length=8, strict=False)
-    ]
-
-    def payload_config(self) -> PayloadConfig:
-        """Return the part of the configuration that the payload depends on."""
-        return PayloadConfig(
-            num_bits=self.num_bits,
-            spread_factor=self.spread_factor,
-            copies=self.copies,
-            window=self.window,
-            placement=self.placement,
-        )
-
-
-class Thresholds(_Strict):
-    """Where the paper's rule draws its two lines."""
-
-    min_extraction_rate: _Number
-    max_matching_degree: _Number
-
-
-class ControlRecord(_Strict):
-    """What one innocent model measured under this key."""
-
-    name: _Name
-    triggered: Annotated[dict[_Name, _Number | None], Field(max_length=64)]
-    untriggered: Annotated[dict[_Name, _Number | None], Field(max_length=64)]
-
-
-class KeyDocument(_Strict):
-    """The JSON of a key file."""
-
-    format: Literal["nsmark/key/1"]
-    claim: dict[str, str]
-    public_key: Annotated[str, Field(max_length=1024)]
-    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
-    configuration: KeyConfiguration
-    trigger: _Word
-    skipped_words: Annotated[tuple[_Word, ...], Field(max_length=100_000, strict=False)]
-    verification_texts: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=65536)], ...],
-        Field(max_length=262144, strict=False),
-    ]
-    word_list_sha256: _Digest
-    pool_sha256: _Digest
-    model_sha256: _Digest
-    thresholds: Thresholds
-    controls: Annotated[tuple[ControlRecord, ...], Field(max_length=10_000, strict=False)]
-    library_version: Annotated[str, Field(max_length=64)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -129,6 +55,7 @@ class WatermarkKey:
     extractor: tuple[Layer, ...]
     owner_triggered: Array
     owner_untriggered: Array
+    pairs: PairPayload | None = None
     null_basis: Array | None = None
     """Allowed by the format and covered by the seal, but never used for a verdict."""
     seal: bytes = b""
@@ -141,7 +68,7 @@ class WatermarkKey:
                 f"the key says {config.num_texts} texts and holds {len(self.verification_texts)}",
                 "the key file is damaged or forged",
             )
-        for text in self.verification_texts:
+        for text in (*self.verification_texts, *self._checked_pair_texts()):
             if text != " ".join(text_words(text)):
                 raise KeyFileError(
                     "a verification text is not in normal form", "the key file is forged"
@@ -154,6 +81,23 @@ class WatermarkKey:
                     f"tensor {name} holds values that are not finite float32 numbers",
                     "the key file is damaged or forged",
                 )
+
+    def _checked_pair_texts(self) -> tuple[str, ...]:
+        """Return the texts of the pair code, whose sizes must be those it states."""
+        if (self.pairs is not None) != ("pairs" in self.configuration.marks):
+            raise KeyFileError(
+                "the key's marks and its pair code contradict each other", "the key file is forged"
+            )
+        if self.pairs is None:
+            return ()
+        config = self.pairs.config
+        found = (len(self.pairs.words), len(set(self.pairs.words)), len(self.pairs.texts))
+        if found != (2 * config.size, 2 * config.size, config.num_texts):
+            raise KeyFileError(
+                "the pair code holds other numbers of words or texts than it states",
+                "the key file is damaged or forged",
+            )
+        return self.pairs.texts
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, WatermarkKey):
@@ -181,6 +125,7 @@ class WatermarkKey:
             verification_texts=self.verification_texts,
             word_list_digest=self.word_list_digest,
             pool_digest=self.pool_digest,
+            pairs=self.pairs,
         )
 
     def public_view(self) -> dict[str, Any]:
@@ -197,6 +142,20 @@ class WatermarkKey:
             "thresholds": self.thresholds.model_dump(mode="json"),
             "controls": [control.model_dump(mode="json") for control in self.controls],
             "library_version": self.library_version,
+            **self._public_pairs(),
+        }
+
+    def _public_pairs(self) -> dict[str, Any]:
+        if self.pairs is None:
+            return {}
+        config = self.pairs.config
+        return {
+            "pairs": {
+                "size": config.size,
+                "repeats": config.repeats,
+                "num_texts": config.num_texts,
+                "word_list_sha256": self.pairs.word_list_digest,
+            }
         }
 
     def tensors(self) -> dict[str, Array]:
@@ -244,6 +203,7 @@ class WatermarkKey:
     def to_document(self) -> dict[str, Any]:
         """Return the JSON document of the file."""
         signed = self.signed_claim.to_mapping()
+        pairs = {} if self.pairs is None else {"pairs": _pair_mapping(self.pairs)}
         return {
             "format": KEY_FORMAT,
             **signed,
@@ -257,7 +217,12 @@ class WatermarkKey:
             "thresholds": self.thresholds.model_dump(mode="json"),
             "controls": [control.model_dump(mode="json") for control in self.controls],
             "library_version": self.library_version,
+            **pairs,
         }
+
+
+def _pair_mapping(pairs: PairPayload) -> dict[str, Any]:
+    return PairDocument.of(pairs).model_dump(mode="json")
 
 
 def expected_shapes(config: KeyConfiguration) -> dict[str, tuple[int, ...]]:
@@ -298,29 +263,6 @@ def check_shapes(config: KeyConfiguration, shapes: Mapping[str, tuple[int, ...]]
             )
 
 
-def parse_document(document: dict[str, Any]) -> KeyDocument:
-    """Validate the JSON of a key file.
-
-    Raises:
-        KeyFileError: Another format, or a field is missing, unknown or out of range.
-    """
-    found = document.get("format")
-    if found != KEY_FORMAT:
-        raise KeyFileError(
-            f"key format {str(found)[:40]!r} is unknown to this version",
-            f"expected {KEY_FORMAT!r}; a newer nsmark may read it",
-        )
-    try:
-        return KeyDocument.model_validate(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])[:100]
-        raise KeyFileError(
-            f"key field {where} is not acceptable: {first['msg'][:100]}",
-            "the key file is damaged or forged",
-        ) from error
-
-
 def check_claim(document: KeyDocument) -> SignedClaim:
     """Return the signed claim of a document.
 
@@ -354,6 +296,7 @@ def assemble(
         thresholds=document.thresholds,
         controls=document.controls,
         library_version=document.library_version,
+        pairs=None if document.pairs is None else document.pairs.payload(),
         extractor=tuple(
             (tensors[f"extractor.{i}.weight"], tensors[f"extractor.{i}.bias"]) for i in range(depth)
         ),

@@ -9,8 +9,9 @@ from nsmark.core.bits import SignVector
 from nsmark.core.derive import select_indices, watermark_vector
 from nsmark.core.texts import lines_digest, normalise_text, text_words
 from nsmark.payload.config import PayloadConfig
+from nsmark.payload.pairs import PairConfig, PairPayload, derive_pairs
 from nsmark.payload.trigger import choose_trigger, trigger_text
-from nsmark.payload.word_list import WordList
+from nsmark.payload.word_list import WordList, ordinary_word_list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +27,16 @@ class WatermarkPayload:
     """Ordered, untriggered, at most 64 words each (paper: D_V)."""
     word_list_digest: str
     pool_digest: str
+    pairs: PairPayload | None = None
 
     @property
     def watermark_vector(self) -> SignVector:
         """The spread-spectrum coded signature (paper: sig_sm)."""
         return watermark_vector(self.signature, self.config.num_bits, self.config.spread_factor)
+
+    def pair_texts(self) -> list[str]:
+        """Return the texts of the pair code with their words, in order; none without one."""
+        return [] if self.pairs is None else self.pairs.pair_texts(self.signature)
 
     def triggered_texts(self) -> list[str]:
         """Return the triggered copies of the verification texts, in order."""
@@ -55,6 +61,8 @@ def derive_payload(
     pool: Sequence[str],
     num_texts: int,
     is_representable: Callable[[str], bool] = lambda word: True,
+    pair_config: PairConfig | None = None,
+    pair_word_list: WordList | None = None,
 ) -> WatermarkPayload:
     """Derive everything from a signature (paper: Algorithm 1).
 
@@ -65,9 +73,21 @@ def derive_payload(
         pool: Candidate texts (paper: D_NS), one per entry.
         num_texts: Verification texts to select (paper: q).
         is_representable: Whether the model's tokenizer can represent a word.
+        pair_config: Sizes of the pair code; without it there is none.
+        pair_word_list: Ordinary words for it; by default the package's.
     """
     texts = [text for text in map(normalise_text, pool) if text]
     trigger, skipped = choose_trigger(signature, word_list.words, is_representable)
+    pairs = None
+    if pair_config is not None:
+        pairs = derive_pairs(
+            signature,
+            config=pair_config,
+            word_list=pair_word_list or ordinary_word_list(),
+            pool=texts,
+            trigger=trigger,
+            is_representable=is_representable,
+        )
     return WatermarkPayload(
         signature=signature,
         config=config,
@@ -76,4 +96,5 @@ def derive_payload(
         verification_texts=derive_texts(signature, texts, num_texts),
         word_list_digest=word_list.digest,
         pool_digest=lines_digest(texts),
+        pairs=pairs,
     )

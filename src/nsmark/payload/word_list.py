@@ -1,4 +1,4 @@
-"""The published list from which trigger words are drawn."""
+"""The published lists from which trigger words and words of pair codes are drawn."""
 
 from __future__ import annotations
 
@@ -44,8 +44,18 @@ class WordList:
 
 @functools.cache
 def published_word_list() -> WordList:
-    """Return the list that ships with the package."""
-    file = resources.files("nsmark.payload") / "data" / "words-v1.txt"
+    """Return the list of rare words that ships with the package: triggers come from it."""
+    return _packaged("words-v1.txt")
+
+
+@functools.cache
+def ordinary_word_list() -> WordList:
+    """Return the list of ordinary words: those of pair codes, which no filter finds odd."""
+    return _packaged("ordinary-v1.txt")
+
+
+def _packaged(name: str) -> WordList:
+    file = resources.files("nsmark.payload") / "data" / name
     return WordList(tuple(decode_lines(file.read_bytes())))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from nsmark.keyfile.schema import Thresholds
+from nsmark.keyfile.document import Thresholds
 from nsmark.verification.calibration import Calibration
 from nsmark.verification.control import Control
 from nsmark.verification.decide import Decision, Verdict

@@ -26,10 +26,12 @@ class RecordedOutputs:
     name: str
     triggered: NDArray[np.float64]
     untriggered: NDArray[np.float64]
+    pair_texts: NDArray[np.float64] | None = None
+    """To the texts of the pair code, where they were asked."""
 
 
 def load_recorded(path: Path) -> RecordedOutputs:
-    """Read ``triggered`` and ``untriggered`` from an npz or safetensors file.
+    """Read ``triggered``, ``untriggered`` and, if there, ``pair_texts`` from npz or safetensors.
 
     Raises:
         EvidenceError: Another format, arrays missing, or not tables of numbers.
@@ -57,17 +59,23 @@ def load_recorded(path: Path) -> RecordedOutputs:
         f"recorded:{path}",
         _as_table(arrays["triggered"], "triggered"),
         _as_table(arrays["untriggered"], "untriggered"),
+        _as_table(arrays["pair_texts"], "pair_texts") if "pair_texts" in arrays else None,
     )
 
 
 def save_recorded(
-    path: Path, triggered: NDArray[np.floating], untriggered: NDArray[np.floating]
+    path: Path,
+    triggered: NDArray[np.floating],
+    untriggered: NDArray[np.floating],
+    pair_texts: NDArray[np.floating] | None = None,
 ) -> None:
     """Write outputs as a safetensors file that :func:`load_recorded` reads."""
     arrays = {
         "triggered": np.ascontiguousarray(triggered),
         "untriggered": np.ascontiguousarray(untriggered),
     }
+    if pair_texts is not None:
+        arrays["pair_texts"] = np.ascontiguousarray(pair_texts)
     write_atomic(path, save_safetensors(arrays))
 
 

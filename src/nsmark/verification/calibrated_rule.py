@@ -13,6 +13,8 @@ from nsmark.verification.witnesses import EXTRACTION, WITNESSES, Line
 # Exact under the hypothesis that a model was not trained with this signature. An owner may try
 # 2⁴⁰ claims: a thousandth of what that leaves.
 MAX_DERIVED_P_VALUE = 1e-15
+# Exact under the same hypothesis. A try of another claim costs a measurement of a model.
+MAX_PAIR_P_VALUE = 1e-12
 _LEAST_OWN_EXTRACTION = 0.9
 _MOST_REPEATED = 0.1
 # Of the standard deviation of every dimension. Trained on thousands of texts, an extractor reads
@@ -54,6 +56,7 @@ def decide_calibrated(
     controls: Sequence[Control],
     flaw: str | None = None,
     owner_rank: int = 1,
+    pair_doubt: str | None = None,
 ) -> Decision:
     """Accuse if a witness lies beyond its line, and nothing speaks against the key.
 
@@ -63,6 +66,7 @@ def decide_calibrated(
         controls: Innocent models measured under the same key, all of them.
         flaw: What :func:`key_flaw` found.
         owner_rank: Dimensions in which the owner's outputs vary.
+        pair_doubt: Why the pair code does not count (:mod:`nsmark.verification.pair_derivations`).
     """
     refusal = _refusal(evidence, calibration, controls, flaw)
     if refusal is not None:
@@ -70,6 +74,8 @@ def decide_calibrated(
     passed = [line.name for line in _lines(calibration) if line.passed_by(evidence.triggered)]
     if _derived(evidence.triggered):
         passed.append("derived_extraction_rate")
+    if has_pair_code(evidence.triggered) and pair_doubt is None:
+        passed.insert(0, PAIR_CODE)
     if not has_enough_texts(evidence, owner_rank):
         passed = [name for name in passed if name in _READ]
     if calibration is None and not passed:
@@ -77,8 +83,12 @@ def decide_calibrated(
             reason = f"there are no controls whose outputs have the suspect's rank {evidence.rank}"
         else:
             reason = "not calibrated by the verifier"
-        return Decision(Verdict.NOT_SHOWN, (reason, *evidence.notes))
-    reasons = [*_describe_derived(evidence.triggered)]
+        found = _describe_pairs(evidence, pair_doubt)
+        return Decision(Verdict.NOT_SHOWN, (reason, *found, *evidence.notes))
+    reasons = [
+        *_describe_pairs(evidence, pair_doubt),
+        *_describe_derived(evidence.triggered),
+    ]
     if not has_enough_texts(evidence, owner_rank):
         reasons.append(
             f"{evidence.num_texts} texts are too few for outputs of rank {owner_rank}: only what "
@@ -113,6 +123,8 @@ def _refusal(
             )
         if _derived(control.triggered):
             return f"the key is refused: the innocent model {control.name!r} carries its readout"
+        if has_pair_code(control.triggered):
+            return f"the key is refused: the innocent model {control.name!r} carries its pair code"
     line = None if calibration is None else calibration.line(EXTRACTION.name)
     rate = evidence.untriggered.extraction_rate
     if rate is not None and rate > (0.5 if line is None else min(line.threshold, 0.5)):
@@ -126,7 +138,27 @@ def _refusal(
 
 
 # What is read from outputs, not compared with the owner's.
-_READ = (EXTRACTION.name, "derived_extraction_rate")
+PAIR_CODE = "pair_code_rate"
+_READ = (EXTRACTION.name, "derived_extraction_rate", PAIR_CODE)
+
+
+def has_pair_code(statistics: Statistics) -> bool:
+    """Return whether chance cannot have read so much of the pair code."""
+    value = statistics.pair_code_p_value
+    return value is not None and value <= MAX_PAIR_P_VALUE
+
+
+def _describe_pairs(evidence: Evidence, doubt: str | None) -> list[str]:
+    reading = evidence.pairs
+    if reading is None:
+        return []
+    compared = "at most" if has_pair_code(evidence.triggered) else "above"
+    said = (
+        f"pair code: {sum(reading.right)} of {sum(reading.halves)} held-out signs read, "
+        f"p = {reading.p_value:.1e} for a model not trained with this signature, "
+        f"{compared} {MAX_PAIR_P_VALUE:.0e}"
+    )
+    return [said] if doubt is None else [said, f"it does not count: {doubt}"]
 
 
 def _lines(calibration: Calibration | None) -> tuple[Line, ...]:

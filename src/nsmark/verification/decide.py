@@ -9,7 +9,7 @@ from enum import StrEnum
 import numpy as np
 
 from nsmark.errors import EvidenceError
-from nsmark.keyfile.schema import Thresholds
+from nsmark.keyfile.document import Thresholds
 from nsmark.verification.control import Control
 from nsmark.verification.measure import Evidence, Statistics
 

@@ -18,6 +18,7 @@ from nsmark.core.null_space import (
     null_space_basis,
     row_space_basis,
 )
+from nsmark.core.pair_code import PairReading, read_pair_code
 from nsmark.core.statistics import (
     aligned_scales,
     centred,
@@ -89,6 +90,8 @@ class Evidence:
     """Dimensions in which the triggered outputs vary."""
     notes: tuple[str, ...]
     """Why a value could not be had, in sentences."""
+    pairs: PairReading | None = None
+    """What was read of the pair code, where the key has one and its texts were answered."""
 
 
 def ask(
@@ -99,11 +102,9 @@ def ask(
     """Put texts to a suspect, or take its recorded answers."""
     if isinstance(suspect, RecordedOutputs):
         return suspect
-    count = len(questions.triggered)
     # All at once, so that whoever serves the suspect cannot tell the kinds by when they come.
-    texts = [*questions.triggered, *questions.untriggered]
-    outputs = suspect.outputs(texts, on_batch).astype(np.float64)
-    return RecordedOutputs(suspect.name, outputs[:count], outputs[count:])
+    outputs = suspect.outputs(questions.texts, on_batch).astype(np.float64)
+    return questions.sorted_out(suspect.name, outputs)
 
 
 class Yardstick:
@@ -174,8 +175,14 @@ class Yardstick:
             lambda: _statistics(self.key, self.untriggered, answers.untriggered, notes[1]),
         )
         output_dim = answers.triggered.shape[1]
+        pairs = self._read_pairs(answers, notes[0])
+        if pairs is not None:
+            triggered = replace(
+                triggered, pair_code_rate=pairs.rate, pair_code_p_value=pairs.p_value
+            )
         return Evidence(
             suspect=answers.name,
+            pairs=pairs,
             triggered=triggered,
             untriggered=untriggered,
             num_texts=num_texts,
@@ -185,6 +192,24 @@ class Yardstick:
             rank=rank,
             notes=tuple(dict.fromkeys(notes[0] + notes[1])),
         )
+
+    def _read_pairs(self, answers: RecordedOutputs, notes: list[str]) -> PairReading | None:
+        asked = self.questions.pairs
+        if asked is None:
+            if self.key.pairs is not None:
+                notes.append("the texts of the pair code were not asked")
+            return None
+        if answers.pair_texts is None:
+            notes.append("the texts of the pair code were not answered")
+            return None
+        outputs = answers.pair_texts
+        if len(outputs) != len(asked.texts):
+            raise EvidenceError(
+                f"there are {len(outputs)} outputs to {len(asked.texts)} texts of the pair code",
+                "answer exactly those texts: see `nsmark inspect KEY --queries FILE`",
+            )
+        outputs = _rescaled(check_matrix(outputs, "outputs to pair texts"))
+        return read_pair_code(outputs, asked.numbers, asked.signs, asked.seed)
 
 
 def measure(

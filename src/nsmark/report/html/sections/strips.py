@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nsmark.keyfile.schema import Thresholds
+from nsmark.keyfile.document import Thresholds
 from nsmark.report.html.facts import Facts
 from nsmark.report.html.glossary import meaning_of
 from nsmark.report.html.svg.scale import nice_ticks

@@ -1,0 +1,93 @@
+"""Do words and texts of a pair code follow from the signature, and could they have been chosen?
+
+Its p-value holds for every model that was not trained with the signature, if nobody matched the
+texts with the table: of each pair's texts, those whose outputs happen to lie on the wanted side.
+So texts must come from a pool that was there before the signature, or be drawn by the verifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nsmark.core.texts import lines_digest
+from nsmark.errors import KeyFileError, TextPoolError
+from nsmark.keyfile.schema import WatermarkKey
+from nsmark.payload.pairs import PairPayload, choose_pair_words, derive_pair_texts
+from nsmark.payload.word_list import WordList, ordinary_word_list
+
+_FORGED = "the key is forged: refuse it"
+
+
+def pair_doubt(
+    key: WatermarkKey,
+    *,
+    pool: Sequence[str],
+    pool_is_published: bool,
+    is_fresh: bool,
+    word_list: WordList | None = None,
+) -> str | None:
+    """Return why a key's pair code proves nothing by itself, None if it does.
+
+    Args:
+        key: A key whose seal has been checked.
+        pool: The candidate pool at hand, normalised.
+        pool_is_published: Whether it is the package's, which nobody made for this key.
+        is_fresh: Whether the verifier's randomness chooses the texts.
+        word_list: The published list of ordinary words; by default the package's.
+
+    Raises:
+        KeyFileError: Words or texts do not follow from the signature.
+    """
+    pairs = key.pairs
+    if pairs is None:
+        return None
+    words = word_list or ordinary_word_list()
+    if words.digest != pairs.word_list_digest:
+        if word_list is not None:
+            raise KeyFileError(
+                "the pair code was made with another word list than the one given",
+                "give the list that the key names by its digest",
+            )
+        return "the pair code's words were not checked: the key names a word list not at hand"
+    if not _words_follow(key, pairs, words):
+        raise KeyFileError("the pair code's words do not follow from the signature", _FORGED)
+    if lines_digest(pool) == key.pool_digest and not _texts_follow(key, pairs, pool):
+        raise KeyFileError("the pair code's texts do not follow from the signature", _FORGED)
+    if pairs.skipped_words:
+        return (
+            f"{len(pairs.skipped_words)} words of the pair code were skipped as unknown to the "
+            "model's tokenizer: by skipping, words can be chosen"
+        )
+    if is_fresh:
+        return None
+    if lines_digest(pool) != key.pool_digest:
+        return "the pair code's texts were not checked: the key names a pool not at hand (--pool)"
+    if not pool_is_published:
+        return (
+            "the pair code's texts come from a pool that may have been made for this signature: "
+            "let your own randomness choose them (--fresh)"
+        )
+    return None
+
+
+def _words_follow(key: WatermarkKey, pairs: PairPayload, words: WordList) -> bool:
+    skipped = set(pairs.skipped_words)
+    try:
+        found = choose_pair_words(
+            key.signature,
+            words.words,
+            pairs.config.size,
+            key.trigger,
+            lambda word: word not in skipped,
+        )
+    except TextPoolError:  # the key calls too many words skipped
+        return False
+    return found == (pairs.words, pairs.skipped_words)
+
+
+def _texts_follow(key: WatermarkKey, pairs: PairPayload, pool: Sequence[str]) -> bool:
+    try:
+        found = derive_pair_texts(key.signature, pool, pairs.config.num_texts)
+    except TextPoolError:  # the key holds more texts than the pool it names
+        return False
+    return found == pairs.texts
