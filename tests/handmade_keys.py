@@ -27,7 +27,13 @@ from nsmark.core import null_space_basis, readout_matrix, signature_bits
 from nsmark.corpus import pool_texts
 from nsmark.identity import Identity, OwnershipClaim, SignedClaim
 from nsmark.keyfile import ControlRecord, KeyConfiguration, Thresholds, WatermarkKey
-from nsmark.payload import PayloadConfig, WatermarkPayload, derive_payload, published_word_list
+from nsmark.payload import (
+    PairConfig,
+    PayloadConfig,
+    WatermarkPayload,
+    derive_payload,
+    published_word_list,
+)
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import measure, paper_thresholds
 from nsmark.verification.measure import Yardstick
@@ -47,7 +53,12 @@ def make_signed_claim(identity_seed: int = 1, owner: str = "Example Lab") -> Sig
 
 @functools.cache
 def make_payload(
-    identity_seed: int, owner: str, num_texts: int, num_bits: int, spread_factor: int
+    identity_seed: int,
+    owner: str,
+    num_texts: int,
+    num_bits: int,
+    spread_factor: int,
+    pairs: PairConfig | None = None,
 ) -> WatermarkPayload:
     return derive_payload(
         make_signed_claim(identity_seed, owner).signature,
@@ -55,6 +66,7 @@ def make_payload(
         word_list=published_word_list(),
         pool=pool_texts(),
         num_texts=num_texts,
+        pair_config=pairs,
     )
 
 
@@ -78,6 +90,7 @@ def make_key(
     hidden_sizes: tuple[int, ...] = (6,),
     num_readable: int | None = None,
     with_null_basis: bool = False,
+    pairs: PairConfig | None = None,
 ) -> WatermarkKey:
     """Return a key that verifies: sealed, with one control and the thresholds that follow.
 
@@ -91,8 +104,9 @@ def make_key(
         hidden_sizes: Hidden layers of the extractor.
         num_readable: Triggered texts from which the signature can be read; by default all.
         with_null_basis: Store the optional null basis.
+        pairs: Sizes of a pair code, if the key is to have one.
     """
-    payload = make_payload(identity_seed, owner, num_texts, num_bits, spread_factor)
+    payload = make_payload(identity_seed, owner, num_texts, num_bits, spread_factor, pairs)
     signature = payload.signature
     rng = np.random.default_rng([identity_seed, num_texts, output_dim])
     readout = readout_matrix(signature, num_bits, output_dim)
@@ -127,7 +141,7 @@ def make_key(
             pooling="mean",
             normalise=False,
             max_length=128,
-            marks=("paper", "derived"),
+            marks=("paper", "derived") if pairs is None else ("paper", "derived", "pairs"),
         ),
         trigger=payload.trigger,
         skipped_words=(),
@@ -138,6 +152,7 @@ def make_key(
         thresholds=Thresholds(min_extraction_rate=1.0, max_matching_degree=0.0),
         controls=(),
         library_version="0.1.0",
+        pairs=payload.pairs,
         extractor=tuple(layers),
         owner_triggered=triggered.astype(np.float32),
         owner_untriggered=untriggered.astype(np.float32),
@@ -164,7 +179,21 @@ def owner_outputs(key: WatermarkKey) -> RecordedOutputs:
         "the owner's model",
         key.owner_triggered.astype(np.float64),
         key.owner_untriggered.astype(np.float64),
+        pair_outputs(key, strength=2.0),
     )
+
+
+def pair_outputs(
+    key: WatermarkKey, strength: float, seed: int = 3, output_dim: int | None = None
+) -> NDArray[np.float64] | None:
+    """Answers to the texts of the pair code: noise, moved along one direction as the table says."""
+    if key.pairs is None:
+        return None
+    rng = np.random.default_rng([seed, 54321])
+    noise = rng.standard_normal((len(key.pairs.texts), output_dim or key.configuration.output_dim))
+    signs = key.pairs.signs(key.signature)[key.pairs.pair_numbers()]
+    direction = rng.standard_normal(noise.shape[1])
+    return noise + strength * np.outer(signs, direction / np.linalg.norm(direction))
 
 
 def innocent_outputs(
@@ -173,12 +202,16 @@ def innocent_outputs(
     """What a model that has nothing to do with the key answers."""
     rng = np.random.default_rng([seed, 12345])
     shape = (key.configuration.num_texts, output_dim or key.configuration.output_dim)
-    return RecordedOutputs("innocent", rng.standard_normal(shape), rng.standard_normal(shape))
+    parts = rng.standard_normal(shape), rng.standard_normal(shape)
+    return RecordedOutputs("innocent", *parts, pair_outputs(key, 0.0, seed, output_dim))
 
 
 def mapped_outputs(outputs: RecordedOutputs, matrix: NDArray[np.float64]) -> RecordedOutputs:
     """The linear attack: every output x becomes ``matrix @ x``."""
-    return RecordedOutputs("mapped", outputs.triggered @ matrix.T, outputs.untriggered @ matrix.T)
+    pairs = None if outputs.pair_texts is None else outputs.pair_texts @ matrix.T
+    return RecordedOutputs(
+        "mapped", outputs.triggered @ matrix.T, outputs.untriggered @ matrix.T, pairs
+    )
 
 
 # --- Containers by hand: what an attacker with a hex editor and his own identity can write. ---
