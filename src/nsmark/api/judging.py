@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 from nsmark.api.controls import Controls
 from nsmark.keyfile.document import Thresholds
-from nsmark.verification.calibrated_rule import decide_calibrated, has_pair_code, key_flaw
+from nsmark.verification.calibrated_rule import (
+    decide_calibrated,
+    describe_pairs,
+    has_pair_code,
+    key_flaw,
+)
 from nsmark.verification.calibration import Calibration, calibrate
 from nsmark.verification.control import CHANGED, Control
 from nsmark.verification.decide import Decision, Verdict, decide, paper_thresholds
@@ -52,7 +57,8 @@ def judge(
             if controls.by == "verifier"
             else "the key holds no controls: give your own with --controls"
         )
-        return Judged(Decision(Verdict.NOT_SHOWN, (reason,)))
+        found = describe_pairs(evidence, pair_doubt) if rule == "calibrated" else []
+        return Judged(Decision(Verdict.NOT_SHOWN, (reason, *found)))
     if rule == "paper":
         own, _ = yardstick.own()
         # Never the numbers written in the key: they follow from its outputs and its controls, and

@@ -83,10 +83,10 @@ def decide_calibrated(
             reason = f"there are no controls whose outputs have the suspect's rank {evidence.rank}"
         else:
             reason = "not calibrated by the verifier"
-        found = _describe_pairs(evidence, pair_doubt)
+        found = describe_pairs(evidence, pair_doubt)
         return Decision(Verdict.NOT_SHOWN, (reason, *found, *evidence.notes))
     reasons = [
-        *_describe_pairs(evidence, pair_doubt),
+        *describe_pairs(evidence, pair_doubt),
         *_describe_derived(evidence.triggered),
     ]
     if not has_enough_texts(evidence, owner_rank):
@@ -148,7 +148,8 @@ def has_pair_code(statistics: Statistics) -> bool:
     return value is not None and value <= MAX_PAIR_P_VALUE
 
 
-def _describe_pairs(evidence: Evidence, doubt: str | None) -> list[str]:
+def describe_pairs(evidence: Evidence, doubt: str | None) -> list[str]:
+    """Say what was read of the pair code, and whether it counts; nothing where nothing was read."""
     reading = evidence.pairs
     if reading is None:
         return []
