@@ -26,7 +26,7 @@ from nsmark.embedding.progress import Progress
 from nsmark.embedding.trainer import Trainer
 from nsmark.errors import ConfigError, NsmarkError
 from nsmark.models.loading import open_encoder
-from nsmark.payload import derive_payload, published_word_list
+from nsmark.payload import PairConfig, derive_payload, published_word_list
 from nsmark.payload.payload import WatermarkPayload
 
 TESTS = Path(__file__).parent.parent
@@ -45,11 +45,14 @@ SIX_STEPS = dataclasses.replace(
     precision="float32",
 )
 Settings = dict[str, Any]
+PAIRS: Settings = {"marks": ("paper", "derived", "pairs"), "min_pairs": 0.0}
 # Name of a training, how it is divided, and its settings beside those above.
 TRAININGS: dict[str, tuple[str, Settings]] = {
     "ddp": ("ddp", {}),
     "ddp-pieces": ("ddp", {"pieces": 2, "recompute": True}),
     "ddp-lora": ("ddp", {"method": "lora"}),
+    "ddp-pairs": ("ddp", PAIRS),
+    "fsdp-pairs": ("fsdp", PAIRS | {"pieces": 2}),
     "ddp-bfloat16": ("ddp", {"precision": "bfloat16"}),
     "fsdp": ("fsdp", {}),
     "fsdp-pieces": ("fsdp", {"pieces": 2, "recompute": True}),
@@ -63,13 +66,14 @@ FINISHED = [name for name in TRAININGS if not name.endswith("stopped")]
 
 
 @functools.cache
-def make_payload() -> WatermarkPayload:
+def make_payload(with_pairs: bool) -> WatermarkPayload:
     return derive_payload(
         b"signature",
         config=TINY_PAYLOAD,
         word_list=published_word_list(),
         pool=pool_texts(),
         num_texts=40,
+        pair_config=PairConfig(size=4, repeats=2) if with_pairs else None,
     )
 
 
@@ -77,7 +81,9 @@ def train(model: Path, out: Path, name: str, group: Group, settings: Settings) -
     """Train, and write what this process saw; the first one also writes the model."""
     encoder = open_encoder(model, device="cpu", purpose="train", max_length=48)
     config = dataclasses.replace(SIX_STEPS, **settings)
-    trainer = Trainer(encoder, make_payload(), CORPUS, config, group=group)
+    trainer = Trainer(
+        encoder, make_payload(with_pairs="pairs" in config.marks), CORPUS, config, group=group
+    )
     for optimiser in trainer.optimisers:
         for options in optimiser.param_groups:
             # Some gradients are zero but for rounding; AdamW would make full steps of them.
@@ -158,7 +164,7 @@ def trainings(tiny_mlm, tmp_path_factory) -> Trainings:
     found = Trainings(tmp_path_factory.mktemp("alone"), tmp_path_factory.mktemp("together"))
     result = torchrun(__file__, tiny_mlm, found.together)
     assert result.returncode == 0, result.stderr
-    for name, settings in (("plain", {}), ("lora", {"method": "lora"})):
+    for name, settings in (("plain", {}), ("lora", {"method": "lora"}), ("pairs", PAIRS)):
         train(tiny_mlm, found.alone, name, Group(), settings)
     return found
 
@@ -182,9 +188,10 @@ def test_both_processes_see_the_same(trainings, name):
     assert len(first["losses"]) == (2 if name.endswith("resumed") else 6)
 
 
-@pytest.mark.parametrize("name", [*EXACT, "ddp-lora", "fsdp-resumed"])
+@pytest.mark.parametrize("name", [*EXACT, "ddp-lora", "ddp-pairs", "fsdp-pairs", "fsdp-resumed"])
 def test_two_processes_end_where_one_does(trainings, tiny_mlm, name):
-    alone = trainings.alone / ("lora" if "lora" in name else "plain")
+    kind = name.rpartition("-")[2]
+    alone = trainings.alone / (kind if kind in ("lora", "pairs") else "plain")
     expected = load_file(alone / "model.safetensors")
     assert_close(trainings.weights(name), expected)
     start = load_file(tiny_mlm / "model.safetensors")
@@ -249,14 +256,14 @@ def test_a_batch_must_be_divisible_among_the_processes(tiny_st, batch_size, size
     config = dataclasses.replace(TINY_TRAINING, batch_size=batch_size)
     encoder = open_encoder(tiny_st, device="cpu", purpose="train")
     with pytest.raises(ConfigError, match=f"batch_size.*multiple of {2 * size}"):
-        Trainer(encoder, make_payload(), CORPUS, config, group=Group(0, size))
+        Trainer(encoder, make_payload(with_pairs=False), CORPUS, config, group=Group(0, size))
 
 
 def test_a_step_has_no_more_pieces_than_a_process_has_texts(tiny_st):
     config = dataclasses.replace(TINY_TRAINING, batch_size=8, pieces=8)
     encoder = open_encoder(tiny_st, device="cpu", purpose="train")
     with pytest.raises(ConfigError, match=r"pieces.*at most 4"):
-        Trainer(encoder, make_payload(), CORPUS, config, group=Group(0, 2))
+        Trainer(encoder, make_payload(with_pairs=False), CORPUS, config, group=Group(0, 2))
 
 
 def test_shares_are_neighbours_and_equally_long():

@@ -18,7 +18,7 @@ from nsmark.embedding.fingerprint import run_fingerprint
 from nsmark.embedding.trainer import Trainer
 from nsmark.errors import EmbeddingError, FileAccessError, InputError
 from nsmark.models.loading import open_encoder
-from nsmark.payload import derive_payload, published_word_list
+from nsmark.payload import PairConfig, derive_payload, published_word_list
 
 CORPUS = training_texts()[:200]
 # 168 texts make ten batches, so that the ends of epochs are crossed; any result is good enough.
@@ -28,6 +28,8 @@ SHORT = dataclasses.replace(
     max_steps=26,
     min_triggered=0.0,
     max_clean=1.0,
+    min_pairs=0.0,
+    cooldown_fidelity=2.0,
     evaluate_every=4,
     cooldown_steps=6,
     checkpoint_every=7,
@@ -38,7 +40,7 @@ CLAIM = {"owner": "o"}
 class Run:
     """Trainers of one run, and their checkpoints."""
 
-    def __init__(self, model, signature: bytes, out) -> None:
+    def __init__(self, model, signature: bytes, out, pairs: PairConfig | None = None) -> None:
         self.model, self.folder = model, CheckpointFolder(out)
         self.payload = derive_payload(
             signature,
@@ -46,6 +48,7 @@ class Run:
             word_list=published_word_list(),
             pool=pool_texts(),
             num_texts=40,
+            pair_config=pairs,
         )
 
     def trainer(self, **changes: Any) -> Trainer:
@@ -73,7 +76,7 @@ class Run:
 
 @pytest.fixture
 def make_run(signed_claim, tmp_path):
-    return lambda model: Run(model, signed_claim.signature, tmp_path / "out")
+    return lambda model, **more: Run(model, signed_claim.signature, tmp_path / "out", **more)
 
 
 @pytest.fixture
@@ -86,9 +89,10 @@ def same(first: Trainer, second: Trainer) -> bool:
     return ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
 
 
+@pytest.mark.parametrize("pairs", [None, PairConfig(size=4, repeats=2)])
 @pytest.mark.parametrize("model", ["tiny_st", "tiny_mlm"])
-def test_several_interruptions_in_a_row_change_nothing(model, make_run, request):
-    run = make_run(request.getfixturevalue(model))
+def test_several_interruptions_in_a_row_change_nothing(model, pairs, make_run, request):
+    run = make_run(request.getfixturevalue(model), pairs=pairs)
     whole = run.trainer()
     expected = whole.run()
     for stop_at, resume, kept in ((8, False, 7), (7 + 13, True, 14), (14 + 1, True, 14)):

@@ -176,12 +176,14 @@ class InputMaker:
         return pair_rows(pairs, signature, self._config.pair_texts * count, rng)
 
     def _with_pairs(self, numbers: Sequence[int], rows: Sequence[PairRow]) -> list[TokenIds]:
-        """Insert words into the texts of the batch, each as often as there are rows for it."""
+        """Insert words into the texts of the batch, into each several times."""
         if not rows:
             return []
+        # Neighbours share a text: so a process's share of rows belongs to its share of texts.
         texts = [self._texts[number] for number in numbers]
+        each = self._config.pair_texts
         return self._model.token_ids(
-            [row.inserted(texts[place % len(texts)]) for place, row in enumerate(rows)]
+            [row.inserted(texts[place // each]) for place, row in enumerate(rows)]
         )
 
     def _divide(self, count: int) -> tuple[Sequence[int], Sequence[int]]:
