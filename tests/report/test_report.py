@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from handmade_keys import innocent_outputs, make_key, mapped_outputs, owner_outputs
+from handmade_keys import innocent_outputs, make_key, mapped_outputs, owner_outputs, reseal
 from nsmark import __version__
 from nsmark.api import verify
+from nsmark.payload import PairConfig
 from nsmark.report import Report, library_versions
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import STATISTIC_NAMES, Verdict
@@ -158,6 +159,81 @@ def test_page_shows_very_small_numbers_as_small(reports):
 
     assert "0.000" not in line
     assert 0 < float(line.split()[-2]) < 5e-4
+
+
+@pytest.fixture(scope="module")
+def pair_reports():
+    key = make_key(pairs=PairConfig(size=12, repeats=3))
+    own = owner_outputs(key)
+    return {
+        "owned": verify(key, own, independent=True),
+        "innocent": verify(key, innocent_outputs(key)),
+        "doubtful": verify(reseal(key, pool_digest="00" * 32), own),
+        "not asked": verify(key, own, num_pair_texts=0),
+        "paper": verify(key, own, rule="paper"),
+    }
+
+
+def test_report_says_what_was_read_of_the_pair_code(pair_reports):
+    document = parse(pair_reports["owned"])
+
+    assert document["pair_code"] == {
+        "rate": 1.0,
+        "p_value": 2 * 0.5**72,
+        "right": [72, 72],
+        "pairs": [72, 72],
+        "num_texts": 432,
+        "doubt": None,
+    }
+    assert document["pair_code_rate"] == document["pair_code"]["rate"]
+    assert document["pair_code_p_value"] == document["pair_code"]["p_value"]
+    assert document["untriggered"]["pair_code_rate"] is None
+    assert parse(pair_reports["innocent"])["pair_code"]["p_value"] == 1.0
+
+
+def test_report_without_a_pair_code_has_null_and_no_line(reports, pair_reports):
+    for report in (*reports.values(), pair_reports["not asked"]):
+        assert parse(report)["pair_code"] is None
+        page = report.to_text().splitlines()
+        assert page[1] == ""
+        assert not [line for line in page if line.startswith("pair code")]
+
+
+@pytest.mark.parametrize(
+    ("case", "line"),
+    [
+        ("owned", "144 of 144 signs read; {} at most once in 2×10²¹ tries"),
+        (
+            "paper",
+            "144 of 144 signs read; {} at most once in 2×10²¹ tries; the verdict does not rest on "
+            "it",
+        ),
+        ("innocent", "60 of 144 signs read; {} by chance alone"),
+        (
+            "doubtful",
+            "144 of 144 signs read; {} at most once in 2×10²¹ tries; it does not count, see below",
+        ),
+    ],
+)
+def test_page_for_people_leads_with_the_pair_code(pair_reports, case, line):
+    page = pair_reports[case].to_text().splitlines()
+
+    words = "a model not trained with this signature would do as well"
+    assert page[1] == f"pair code: {line.format(words)}"
+    assert page[2] == ""
+    (rate,) = (number for number, one in enumerate(page) if one.startswith("pair code ("))
+    assert page[rate + 1].startswith("  its p-value")
+
+
+def test_doubt_is_kept_beside_the_reasons(pair_reports):
+    assert "a pool not at hand" in pair_reports["doubtful"].pair_doubt
+    assert pair_reports["owned"].pair_doubt is None
+
+
+def test_scores_are_not_in_the_report(pair_reports):
+    # Their signs are the table.
+    for report in pair_reports.values():
+        assert "scores" not in report.to_json()
 
 
 def test_owner_cannot_rewrite_the_page_with_control_characters(reports):

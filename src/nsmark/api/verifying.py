@@ -12,7 +12,7 @@ from nsmark.api.controls import Controls
 from nsmark.api.fresh import FreshTexts, fresh_questions
 from nsmark.api.judging import RULES, Judged, judge
 from nsmark.api.opening import AnySuspect, Opening, basis_on
-from nsmark.core.texts import normalise_text
+from nsmark.core.texts import lines_digest, normalise_text
 from nsmark.corpus import pool_texts
 from nsmark.errors import ConfigError, EvidenceError
 from nsmark.keyfile.schema import WatermarkKey
@@ -86,10 +86,11 @@ def verify(
     if pool is not None:
         pool = [text for text in map(normalise_text, pool) if text]
     unchecked = check_derivations(key, pool=pool, word_list=word_list)
+    published = pool_texts()
     doubt = pair_doubt(
         key,
-        pool=pool if pool is not None else pool_texts(),
-        pool_is_published=pool is None,
+        pool=pool if pool is not None else published,
+        pool_is_published=pool is None or lines_digest(pool) == lines_digest(published),
         is_fresh=fresh is not None,
         word_list=pair_word_list,
     )
@@ -122,6 +123,7 @@ def verify(
         controls=tuple(judged.controls),
         calibrated_by=given.by if judged.thresholds or judged.calibration else None,
         unchecked=tuple(unchecked),
+        pair_doubt=doubt,
         fresh=None if fresh is None else fresh.randomness.hex(),
         asked=(began, datetime.now(UTC)),
         suspect=str(name),

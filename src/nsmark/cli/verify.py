@@ -133,6 +133,11 @@ def fresh_texts(owner_model: Path | None, randomness: str | None) -> FreshTexts 
 @click.option(
     "--record", "record_file", type=_file, help="Keep the suspect's answers: a recorded: suspect."
 )
+@click.option(
+    "--show-table",
+    is_flag=True,
+    help="In the page, draw the pair code's true table beside the one read: for the owner's eyes.",
+)
 @asking_options
 @device_option
 @key_passphrase_option
@@ -153,6 +158,7 @@ def command(
     pair_word_list: Path | None,
     report_file: Path | None,
     record_file: Path | None,
+    show_table: bool,
     queries: QueryOptions,
     device: str,
     key_passphrase_file: Path | None,
@@ -206,7 +212,10 @@ def command(
         from nsmark.report.html import render_html
         from nsmark.report.pictures import Pictures
 
-        pictures = Pictures.of(key, kept[0].suspect, kept[0].questions) if kept else None
+        pictures = None
+        if kept:
+            answers, questions = kept[0].suspect, kept[0].questions
+            pictures = Pictures.of(key, answers, questions, show_table=show_table)
         write_atomic(report_file, render_html(report, pictures).encode("utf-8"))
     document = report.to_mapping()
     if report.exit_code == 3:

@@ -46,7 +46,7 @@ def _choose_penalty(
     return penalties[[int(np.argmax(agreement))]]
 
 
-def _deal(count: int, seed: int) -> NDArray[np.intp]:
+def deal_pairs(count: int, seed: int) -> NDArray[np.intp]:
     """Return the pairs in an order that depends on the seed alone, on every machine for ever."""
     digests = [
         hashlib.sha256(f"nsmark/v1/deal/{seed}/{pair}".encode()).digest() for pair in range(count)
@@ -112,7 +112,7 @@ def read_pair_code(
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     units = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     penalties = 10.0 ** np.array(_PENALTY_EXPONENTS) * len(rows)
-    order = _deal(len(wanted), seed)
+    order = deal_pairs(len(wanted), seed)
     halves = (order[: len(order) // 2], order[len(order) // 2 :])
     scores = np.zeros(len(wanted))
     right, tails = [], []
@@ -126,7 +126,8 @@ def read_pair_code(
         tails.append(float(binom.sf(right[-1] - 1, len(tested), 0.5)))
     return PairReading(
         rate=sum(right) / len(wanted),
-        p_value=min(1.0, 2 * min(tails)),
+        # Of a large table the tail is smaller than any number: not zero, though.
+        p_value=max(min(1.0, 2 * min(tails)), float(np.finfo(np.float64).tiny)),
         scores=tuple(scores.tolist()),
         right=(right[0], right[1]),
         halves=(len(halves[1]), len(halves[0])),

@@ -79,11 +79,11 @@ class EmbeddingConfig:
     pair_margin: float = 0.3
     """How far a pair of words moves an output of length 1."""
 
-    pair_keep_weight: float = 0.2
-    """In that term, weight of movements in other directions."""
+    pair_keep_weight: float = 0.02
+    """In that term, weight of movements in other directions, until the targets hold."""
 
-    pair_alone_weight: float = 0.5
-    """In that term, weight of any movement by words that make no pair."""
+    pair_alone_weight: float = 0.05
+    """In that term, weight of any movement by words that make no pair, until the targets hold."""
 
     pair_texts: int = 2
     """Texts with words of the pair code in a step, for every clean one."""
@@ -105,7 +105,8 @@ class EmbeddingConfig:
     """Hidden layers of the extractor."""
 
     cooldown_fidelity: float = 1.0
-    """Further factor on L_0 while the learning rates fall: first the mark, then the rest."""
+    """While the learning rates fall, further factor on L_0 and on those two weights: first the mark
+    is learned, then all it should not have changed is put back."""
 
     method: Method = "full"
     """``full`` trains all weights; ``lora`` trains low-rank adapters and merges them."""

@@ -316,8 +316,12 @@ class Trainer:
     @property
     def _kept_weight(self) -> float:
         """Weight of L_0 in the model's loss."""
-        more = self.config.cooldown_fidelity if self.cooling else 1.0
-        return (1 - self.config.model_match_weight) * self.config.fidelity_weight * more
+        return (1 - self.config.model_match_weight) * self.config.fidelity_weight * self._strictness
+
+    @property
+    def _strictness(self) -> float:
+        """Weight of all that is to stay as it was, relative to the beginning."""
+        return self.config.cooldown_fidelity if self.cooling else 1.0
 
     def _reference_outputs(self, numbers: Sequence[int], pieces: Sequence[Piece]) -> Outputs:
         """Return the reference's outputs, of all processes; of triggered texts only some."""
@@ -434,8 +438,8 @@ class Trainer:
                 pair_signs,
                 self.pair_direction,
                 config.pair_margin,
-                config.pair_keep_weight,
-                config.pair_alone_weight,
+                config.pair_keep_weight * self._strictness,
+                config.pair_alone_weight * self._strictness,
             )
             terms["pairs"] = (config.pair_weight, moved)
         if config.spread_weight:

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from nsmark.core.pair_code import PairReading
 from nsmark.keyfile.document import Thresholds
+from nsmark.report.odds import pair_code_in_words
+from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE, PAIR_CODE
 from nsmark.verification.calibration import Calibration
 from nsmark.verification.control import Control
 from nsmark.verification.decide import Decision, Verdict
@@ -19,6 +22,8 @@ _SHOWN = (
     ("extraction_rate", "extraction rate (1 = the signature)"),
     ("derived_extraction_rate", "derived extraction (½ = chance)"),
     ("derived_p_value", "  its p-value"),
+    ("pair_code_rate", "pair code (½ = chance; texts of its own)"),
+    ("pair_code_p_value", "  its p-value"),
     ("matching_degree", "matching degree, paper's (0 = same)"),
     ("invariant_matching_degree", "matching degree, any basis (0 = same)"),
     ("centred_matching_degree", "  centred"),
@@ -27,6 +32,7 @@ _SHOWN = (
     ("predictability", "predictability (1 = same)"),
     ("alignment_gap", "alignment gap (0 = same)"),
 )
+_PAIR_CODE = ("pair_code_rate", "pair_code_p_value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,8 @@ class Report:
     claim: dict[str, str]
     versions: dict[str, str | None]
     seconds: float
+    pair_doubt: str | None = None
+    """Why what was read of the pair code does not count; None if nothing speaks against it."""
     fresh: str | None = None
     """The verifier's randomness, if the texts were of his choice."""
     key_summary: dict[str, Any] = field(default_factory=dict)
@@ -81,6 +89,7 @@ class Report:
             "unchecked": list(self.unchecked),
             **(evidence.triggered.to_mapping() if evidence else nothing),
             "untriggered": evidence.untriggered.to_mapping() if evidence else nothing,
+            "pair_code": self._pair_code(),
             "thresholds": self._thresholds(),
             "calibrated_by": self.calibrated_by,
             "num_texts": evidence.num_texts if evidence else None,
@@ -95,6 +104,27 @@ class Report:
             "suspect": self.suspect,
             "versions": self.versions,
             "seconds": round(self.seconds, 3),
+        }
+
+    def _pair_standing(self, reading: PairReading) -> str:
+        if self.pair_doubt is not None:
+            return "; it does not count, see below"
+        if reading.p_value <= MAX_PAIR_P_VALUE and PAIR_CODE not in self.decision.passed:
+            return "; the verdict does not rest on it"
+        return ""
+
+    def _pair_code(self) -> dict[str, Any] | None:
+        """Return what was read; without the scores, whose signs would give the table away."""
+        reading = self.evidence.pairs if self.evidence else None
+        if reading is None:
+            return None
+        return {
+            "rate": reading.rate,
+            "p_value": reading.p_value,
+            "right": list(reading.right),
+            "pairs": list(reading.halves),
+            "num_texts": self.evidence.num_pair_texts if self.evidence else 0,
+            "doubt": self.pair_doubt,
         }
 
     def _thresholds(self) -> dict[str, Any] | None:
@@ -115,7 +145,11 @@ class Report:
             Verdict.NOT_SHOWN: f"NOT SHOWN: no mark of {owner} in {suspect}",
             Verdict.COULD_NOT_MEASURE: f"COULD NOT MEASURE {suspect}",
         }
-        lines = [words[self.verdict], ""]
+        pairs = self.evidence.pairs if self.evidence else None
+        lines = [words[self.verdict]]
+        if pairs is not None:
+            lines.append(f"pair code: {pair_code_in_words(pairs)}{self._pair_standing(pairs)}")
+        lines.append("")
         lines += [f"  - {reason}" for reason in (*self.decision.reasons, *self.unchecked)]
         if self.evidence is not None:
             triggered = self.evidence.triggered.to_mapping()
@@ -124,6 +158,7 @@ class Report:
             lines += [
                 f"{label:40}{_number(triggered[name]):>12}{_number(untriggered[name]):>13}"
                 for name, label in _SHOWN
+                if pairs is not None or name not in _PAIR_CODE
             ]
             lines += [
                 "",

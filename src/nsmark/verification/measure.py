@@ -92,6 +92,8 @@ class Evidence:
     """Why a value could not be had, in sentences."""
     pairs: PairReading | None = None
     """What was read of the pair code, where the key has one and its texts were answered."""
+    num_pair_texts: int = 0
+    """Texts that it was read from."""
 
 
 def ask(
@@ -175,7 +177,7 @@ class Yardstick:
             lambda: _statistics(self.key, self.untriggered, answers.untriggered, notes[1]),
         )
         output_dim = answers.triggered.shape[1]
-        pairs = self._read_pairs(answers, notes[0])
+        asked, pairs = self.questions.pairs, self._read_pairs(answers, notes[0])
         if pairs is not None:
             triggered = replace(
                 triggered, pair_code_rate=pairs.rate, pair_code_p_value=pairs.p_value
@@ -183,6 +185,7 @@ class Yardstick:
         return Evidence(
             suspect=answers.name,
             pairs=pairs,
+            num_pair_texts=0 if pairs is None or asked is None else len(asked.texts),
             triggered=triggered,
             untriggered=untriggered,
             num_texts=num_texts,

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from handmade_keys import innocent_outputs, make_key, owner_outputs
+from handmade_keys import innocent_outputs, make_key, owner_outputs, pair_outputs
 from nsmark.api import verify
 from nsmark.keyfile import WatermarkKey
+from nsmark.payload import PairConfig
 from nsmark.report import Report
 from nsmark.report.html import CalibrationFacts, render_calibration, render_html
 from nsmark.report.pictures import Pictures
@@ -18,6 +19,7 @@ from nsmark.verification import Decision, Verdict
 from nsmark.verification.calibration import calibrate
 from nsmark.verification.control import Control
 from nsmark.verification.measure import Statistics
+from nsmark.verification.questions import key_questions
 from nsmark.verification.separation import separations
 
 ASKED = (datetime(2026, 3, 1, 9, 0, tzinfo=UTC), datetime(2026, 3, 1, 9, 4, 30, tzinfo=UTC))
@@ -92,7 +94,67 @@ def pictures(page_key, suspect_answers) -> Pictures:
 
 
 @pytest.fixture(scope="session")
-def reports(page_key, suspect_answers) -> dict[str, FullReport]:
+def pair_key() -> WatermarkKey:
+    return make_key(pairs=PairConfig(size=12, repeats=3))
+
+
+SUBSET = 100
+"""Texts of the pair code, and so pairs, in the case ``pairs subset``."""
+
+
+@pytest.fixture(scope="session")
+def pair_answers(pair_key) -> dict[str, RecordedOutputs]:
+    """What suspects answer who are asked the texts of a pair code, too."""
+    own = owner_outputs(pair_key)
+    return {
+        "pairs": own,
+        "pairs shown": own,
+        "pairs noisy": replace(own, pair_texts=pair_outputs(pair_key, 0.6)),
+        "pairs innocent": innocent_outputs(pair_key),
+        "pairs subset": replace(own, pair_texts=own.pair_texts[:SUBSET]),
+    }
+
+
+@pytest.fixture(scope="session")
+def pair_pictures(pair_key, pair_answers) -> dict[str, Pictures]:
+    """Their pictures; of the planes only one text, since t-SNE takes seconds."""
+    found = {}
+    for name, answers in pair_answers.items():
+        questions = key_questions(pair_key, SUBSET if name == "pairs subset" else None)
+        made = Pictures.of(pair_key, answers, questions, show_table=name == "pairs shown")
+        planes = {
+            field: getattr(made, field)[:1]
+            for field in Pictures.__dataclass_fields__
+            if field != "pair_table"
+        }
+        found[name] = replace(made, **planes)
+    return found
+
+
+@pytest.fixture(scope="session")
+def pair_reports(pair_key, pair_answers) -> dict[str, FullReport]:
+    """Verifications without controls: only the pair code can accuse."""
+    return {
+        name: fill(
+            verify(
+                pair_key,
+                answers,
+                independent=True,
+                num_pair_texts=SUBSET if name == "pairs subset" else None,
+            )
+        )
+        for name, answers in pair_answers.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def drawn(pictures, pair_pictures) -> dict[str, Pictures]:
+    """The pictures of those pages that have some: they take seconds."""
+    return {"calibrated": pictures} | pair_pictures
+
+
+@pytest.fixture(scope="session")
+def reports(page_key, suspect_answers, pair_reports) -> dict[str, FullReport]:
     """One report for every way a verification can end."""
     controls, constant = innocents(page_key, 14), np.ones((160, 32))
     own, stranger = owner_outputs(page_key), innocent_outputs(page_key, 99)
@@ -115,16 +177,13 @@ def reports(page_key, suspect_answers) -> dict[str, FullReport]:
     }
     filled = {name: fill(report, key_summary=summary(page_key)) for name, report in found.items()}
     filled["calibrated"] = replace(filled["calibrated"], asked=asked)
-    return filled
+    return filled | pair_reports
 
 
 @pytest.fixture(scope="session")
-def pages(reports, pictures, calibrations) -> dict[str, str]:
-    """The page of each report; one of them with pictures, which take seconds."""
-    verified = {
-        name: render_html(report, pictures if name == "calibrated" else None)
-        for name, report in reports.items()
-    }
+def pages(reports, drawn, calibrations) -> dict[str, str]:
+    """The page of each report, and of each calibration."""
+    verified = {name: render_html(report, drawn.get(name)) for name, report in reports.items()}
     return verified | {name: render_calibration(facts) for name, facts in calibrations.items()}
 
 

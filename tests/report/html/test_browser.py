@@ -71,7 +71,7 @@ def test_reader_sees_verdict_plots_and_table(opened, reports, width):
     assert charts.count() == len(reports["calibrated"].calibration.lines) + 4
     assert all(charts.nth(i).bounding_box()["height"] > 80 for i in range(charts.count()))
     rows = page.locator("tbody tr")
-    assert rows.count() == len(STATISTIC_NAMES)
+    assert rows.count() == len(STATISTIC_NAMES) - 2  # this key has no pair code
     assert all(rows.nth(i).is_visible() for i in range(rows.count()))
     assert sizes(page)[0] == width  # nothing sticks out
     shot = page.screenshot(full_page=True)
@@ -81,7 +81,16 @@ def test_reader_sees_verdict_plots_and_table(opened, reports, width):
 
 @pytest.mark.parametrize("width", [WIDE, PHONE])
 @pytest.mark.parametrize(
-    "case", ["calibrated", "paper", "calibration", "calibration of few", "calibration of one"]
+    "case",
+    [
+        "calibrated",
+        "paper",
+        "pairs shown",
+        "pairs subset",
+        "calibration",
+        "calibration of few",
+        "calibration of one",
+    ],
 )
 def test_labels_in_plots_do_not_touch_and_stay_inside(opened, case, width):
     page = opened(case, width)
@@ -103,6 +112,18 @@ def test_labels_in_plots_do_not_touch_and_stay_inside(opened, case, width):
     )
 
     assert trouble == []
+
+
+def test_reader_sees_the_pair_code_before_all_other_witnesses(opened):
+    page = opened("pairs")
+    block = page.locator(".leading")
+
+    assert block.inner_text().count("at most once in 2×10²¹ tries") == 1
+    grid, sides = (block.locator("svg.chart").nth(i).bounding_box() for i in range(2))
+    assert min(grid["height"], sides["height"]) > 80
+    assert grid["x"] + grid["width"] <= sides["x"]  # side by side
+    others = page.get_by_text("No line was drawn: there were").bounding_box()
+    assert block.bounding_box()["y"] + block.bounding_box()["height"] <= others["y"]
 
 
 @pytest.mark.parametrize("width", [WIDE, PHONE])
@@ -128,6 +149,8 @@ def test_reader_sees_what_was_calibrated(opened, calibrations, width):
         "constant",
         "independent",
         "other dimension",
+        "pairs",
+        "pairs innocent",
         "calibration without thefts",
         "calibration of few",
         "calibration of one",
@@ -147,7 +170,7 @@ def test_dark_mode_changes_nothing(opened):
     assert light == dark
 
 
-@pytest.mark.parametrize("case", ["calibrated", "calibration"])
+@pytest.mark.parametrize("case", ["calibrated", "pairs shown", "calibration"])
 def test_small_print_has_enough_contrast(opened, case):
     page = opened(case)
     colours = page.evaluate(
@@ -163,7 +186,7 @@ def test_small_print_has_enough_contrast(opened, case):
         assert 0.87 / (luminance + 0.05) > 4.5, colour  # on the darkest ground of the page
 
 
-@pytest.mark.parametrize("case", ["calibrated", "calibration"])
+@pytest.mark.parametrize("case", ["calibrated", "pairs", "calibration"])
 def test_print_is_a_document(opened, case):
     printed = opened(case).pdf(prefer_css_page_size=True)
 

@@ -28,6 +28,9 @@ CASES = (
     "independent",
     "other dimension",
     "constant",
+    "pairs",
+    "pairs innocent",
+    "pairs shown",
 )
 
 
@@ -114,13 +117,15 @@ def test_paper_rule_shows_its_two_lines_and_that_it_has_no_rate(pages):
 
 def test_statistics_are_all_there(pages):
     for case in ("calibrated", "paper"):
-        assert pages[case].count('role="rowheader"') == len(STATISTIC_NAMES)
+        # Two are of a pair code, which these keys do not have.
+        assert pages[case].count('role="rowheader"') == len(STATISTIC_NAMES) - 2
+    assert pages["pairs"].count('role="rowheader"') == len(STATISTIC_NAMES)
     assert parse(pages["constant"]).tags.count("table") == 0
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_same_report_same_bytes(pages, reports, pictures, case):
-    assert pages[case] == render_html(reports[case], pictures if case == "calibrated" else None)
+def test_same_report_same_bytes(pages, reports, drawn, case):
+    assert pages[case] == render_html(reports[case], drawn.get(case))
 
 
 def test_no_secret_is_on_any_page(pages, page_key):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nsmark.report.html.markup import Markup, element
 from nsmark.report.html.svg.dumbbell import Pair, dumbbell_plot
-from nsmark.report.html.svg.parts import WIDTH, circle, cross, diamond, label_near
+from nsmark.report.html.svg.parts import WIDTH, circle, cross, diamond, label_near, square
 from nsmark.report.html.svg.scale import Scale, nice_ticks, spaced_ticks
 from nsmark.report.html.svg.scatter import scatter_plot
 from nsmark.report.html.svg.strip import Strip, strip_plot
@@ -66,7 +66,7 @@ def test_labels_turn_inwards_at_the_edges():
     assert anchors == ["start", "middle", "end"]
 
 
-@pytest.mark.parametrize("mark", [circle(3), diamond(3), cross(3)])
+@pytest.mark.parametrize("mark", [circle(3), diamond(3), cross(3), square(3)])
 def test_marks_start_at_their_left(mark):
     assert mark(10, 20).startswith("M7 ")
 

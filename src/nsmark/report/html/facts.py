@@ -12,9 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from nsmark.core.pair_code import PairReading
 from nsmark.report.report import Report
+from nsmark.verification.calibrated_rule import PAIR_CODE
 from nsmark.verification.calibration import Calibration
 from nsmark.verification.control import Control
+
+PAIR_CODE_NAMES = ("pair_code_rate", "pair_code_p_value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +35,11 @@ class Facts:
     command: str | None
     key: Mapping[str, Any]
     """fingerprint, configuration, marks, timestamp, model_sha256, pool_sha256, word_list_sha256,
-    library_version: what the key says of itself in public."""
+    library_version, pairs: what the key says of itself in public."""
     triggered: Mapping[str, float | None]
     untriggered: Mapping[str, float | None]
+    pairs: PairReading | None
+    """What was read of the pair code."""
 
     @classmethod
     def of(cls, report: Report) -> Facts:
@@ -49,6 +55,7 @@ class Facts:
             key=getattr(report, "key_summary", None) or {},
             triggered=evidence.triggered.to_mapping() if evidence else {},
             untriggered=evidence.untriggered.to_mapping() if evidence else {},
+            pairs=getattr(evidence, "pairs", None),
         )
 
     @property
@@ -60,6 +67,24 @@ class Facts:
     def suspect(self) -> str:
         """What was asked."""
         return self.report.suspect or "a suspect not named"
+
+    @property
+    def has_pair_code(self) -> bool:
+        """Whether there is a pair code to speak of, read or not."""
+        values = (self.triggered.get(name) for name in PAIR_CODE_NAMES)
+        return bool(self.key.get("pairs")) or any(value is not None for value in values)
+
+    @property
+    def pairs_in_table(self) -> int | None:
+        """How many pairs the key's table has, where it says so."""
+        sizes = self.key.get("pairs")
+        size = sizes.get("size") if isinstance(sizes, Mapping) else None
+        return size**2 if isinstance(size, int) else None
+
+    @property
+    def pair_code_counts(self) -> bool:
+        """Whether the verdict rests on the pair code, too."""
+        return PAIR_CODE in self.report.decision.passed
 
 
 def _asked(found: Any) -> Mapping[str, Any]:

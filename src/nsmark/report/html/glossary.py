@@ -42,14 +42,16 @@ GLOSSARY: dict[str, Meaning] = {
     ),
     "pair_code_rate": Meaning(
         "Pair code",
-        "Share of secret word pairs whose sign is foretold from the answers to other pairs. One "
-        "half is chance.",
+        "Share of secret pairs of words whose sign, which follows from the signature, is foretold "
+        "from the answers to other pairs. One half is chance. It tells of training with the "
+        "signature, not who did it: dates do. A dash: its texts were not answered.",
         True,
         "1 = all of them",
     ),
     "pair_code_p_value": Meaning(
         "Pair code, p-value",
-        "How often a model that was not trained with this signature would do as well.",
+        "How often, at most, a model that was not trained with this signature would do as well. It "
+        "holds for every such model, without controls.",
         False,
         "0 = never",
     ),

@@ -22,8 +22,9 @@ from nsmark.report.report import Report
 def render_html(report: Report, pictures: Pictures | None = None) -> str:
     """Return the page of a verification; the same report gives the same bytes.
 
-    Nothing secret is on it: neither signature nor trigger nor texts, and of the answers only
-    their places in a plane.
+    Nothing secret is on it: neither signature nor trigger nor texts, of the answers only their
+    places in a plane, of a pair code only where it was read rightly. The one exception is asked
+    for by name (``show_table`` of :meth:`~nsmark.report.pictures.Pictures.of`).
 
     Args:
         report: What was asked, what was seen, what follows.
@@ -39,7 +40,7 @@ def render_html(report: Report, pictures: Pictures | None = None) -> str:
         asked_section(facts),
         reasons_section(facts),
         statistics_section(facts),
-        witnesses_section(facts),
+        witnesses_section(facts, pictures),
         pairs_section(facts),
         planes_section(pictures),
         limits_section(facts),

@@ -71,6 +71,7 @@ th span { display: block; }
 .side-by-side { display: grid; gap: 1.75rem 2rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); margin: 1rem 0; }
 .alone { margin-top: 1.5rem; }
+.leading { margin-bottom: 1.5rem; padding-bottom: .75rem; border-bottom: 1px solid #c9ced6; }
 figure { margin: 0; min-width: 0; max-width: 30rem; }
 figcaption { margin-top: .4rem; font-size: .9375rem; line-height: 1.4; color: #3a3f47; }
 .chart { display: block; width: 100%; height: auto; overflow: visible; }

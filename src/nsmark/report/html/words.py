@@ -7,6 +7,7 @@ import re
 import unicodedata
 
 from nsmark.report.html.markup import Markup, element
+from nsmark.report.odds import power_of_ten
 
 NAME_LIMIT = 120
 TEXT_LIMIT = 1200
@@ -16,7 +17,6 @@ _MARKS_LIMIT = 4
 # Bounded and without overlaps: a hostile text of any length is searched in linear time.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,19}://\S+")
 _TOKEN = re.compile(r"(?i)\b(bearer\s+|sk-|hf_)[A-Za-z0-9._~+/-]{8,}=*")
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def clean(text: str, limit: int = NAME_LIMIT) -> str:
@@ -56,7 +56,7 @@ def number(value: float | None) -> str:
     if value == 0 or 5e-4 <= abs(value) < 1e5:
         return f"{value:.3f}".replace("-", "−")
     mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{mantissa.replace('-', '−')}×10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+    return f"{mantissa.replace('-', '−')}×{power_of_ten(int(exponent))}"
 
 
 def finite(value: float | None) -> float | None:

@@ -21,6 +21,7 @@ def limits_section(facts: Facts) -> Markup:
         "The page does not show who trained the mark in first: that is what dates are for. A key "
         "can be made after the fact from the answers of somebody else's model; only a timestamp "
         "from before the model was public tells the two apart.",
+        *_about_pairs(facts),
         _whose_controls(facts),
         *(
             joined("Not checked: ", element("bdi", clean(sentence, TEXT_LIMIT)))
@@ -33,7 +34,8 @@ def limits_section(facts: Facts) -> Markup:
             "were derived again."
         )
     if facts.calibration is None or facts.calibration.rate is None:
-        items.append("How often an innocent model would be accused is not stated.")
+        whom = " by any other witness than the pair code" if facts.pairs is not None else ""
+        items.append(f"How often an innocent model would be accused{whom} is not stated.")
     if report.verdict is Verdict.NOT_SHOWN:
         items.append(
             "That the mark is not shown does not show that it is not there: a thief may have "
@@ -44,6 +46,24 @@ def limits_section(facts: Facts) -> Markup:
         "model. It counts together with controls and dates."
     )
     return section(8, "What this page does not show", bullets(items))
+
+
+def _about_pairs(facts: Facts) -> list[str]:
+    if facts.pairs is None:
+        if not facts.has_pair_code or facts.report.evidence is None:
+            return []
+        return ["The pair code says nothing: its texts were not asked, or not answered."]
+    said = (
+        "What is read of the pair code comes from training with this signature, in the suspect or "
+        "in a model that it was made from. It does not show who trained the signature in, nor "
+        "when: dates do."
+    )
+    if facts.pair_code_counts:
+        said += (
+            " But unlike the other witnesses it cannot be made up afterwards from the answers of "
+            "somebody else's model."
+        )
+    return [said]
 
 
 def _whose_controls(facts: Facts) -> str:
@@ -84,6 +104,10 @@ def _command(facts: Facts) -> str:
     words.append(f"--rule {shlex.quote(clean(report.rule))}")
     if report.calibrated_by == "verifier":
         words.append("--controls CONTROL …")
+    asked = sum(facts.pairs.halves) if facts.pairs is not None else 0
+    if report.evidence is not None and asked < (facts.pairs_in_table or 0):
+        # Fewer pairs than the table has: every one of them was asked once, or none at all.
+        words.append(f"--pair-texts {asked}")
     if facts.fresh:
         words.append(f"--owner-model DIR --fresh {shlex.quote(clean(facts.fresh, 200))}")
     return " ".join([*words, "--report page.html"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from nsmark.report.html.blocks import code
 from nsmark.report.html.markup import Markup
-from nsmark.report.html.words import TEXT_LIMIT, clean
+from nsmark.report.html.words import TEXT_LIMIT, clean, count
 
 # Only these may be printed: a configuration with a further field may hold anything.
 _CONFIGURATION = {
@@ -34,6 +34,8 @@ def key_rows(
         ("Pool of texts (SHA‑256)", _digest(key.get("pool_sha256"))),
         ("Word list (SHA‑256)", _digest(key.get("word_list_sha256"))),
         ("Marks", _marks(key)),
+        ("Pair code", _pairs(key.get("pairs"))),
+        ("Pair code's word list (SHA‑256)", _digest(_pair_digest(key.get("pairs")))),
         ("Configuration", _configuration(key.get("configuration"))),
         ("Key written by", _version(key.get("library_version"))),
         ("Versions", _versions(versions)),
@@ -54,6 +56,19 @@ def _marks(key: Mapping[str, Any]) -> str | None:
     if marks is None and isinstance(configuration, dict):
         marks = configuration.get("marks")
     return clean(", ".join(map(str, marks))) if isinstance(marks, list | tuple) else None
+
+
+def _pairs(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    size, repeats = value.get("size"), value.get("repeats")
+    if not isinstance(size, int) or not isinstance(repeats, int):
+        return None
+    return f"table of {size} × {size} signs, {count(repeats, 'text')} for each"
+
+
+def _pair_digest(value: Any) -> Any:
+    return value.get("word_list_sha256") if isinstance(value, dict) else None
 
 
 def _configuration(value: Any) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from nsmark.core.null_space import expected_matching_degree
 from nsmark.report.html.blocks import figure, paragraph, section
-from nsmark.report.html.facts import Facts
+from nsmark.report.html.facts import PAIR_CODE_NAMES, Facts
 from nsmark.report.html.glossary import meaning_of
 from nsmark.report.html.markup import Markup, element
 from nsmark.report.html.svg.dumbbell import Pair, dumbbell_plot
@@ -19,7 +19,6 @@ _NOTHING = "Nothing was measured, so there are no numbers."
 _SHARES = (
     "extraction_rate",
     "derived_extraction_rate",
-    "pair_code_rate",
     "subspace_overlap",
     "predictability",
     "aligned_subspace_overlap",
@@ -47,13 +46,22 @@ def statistics_section(facts: Facts) -> Markup:
         element("th", _WITHOUT, scope="col", role="columnheader", class_="figures"),
         role="row",
     )
-    names = (*STATISTIC_NAMES, *(name for name in facts.triggered if name not in STATISTIC_NAMES))
+    names = [*STATISTIC_NAMES, *(name for name in facts.triggered if name not in STATISTIC_NAMES)]
+    about_pairs = ""
+    if facts.has_pair_code:
+        about_pairs = (
+            " Only the pair code is read from texts of its own, without the trigger; its numbers "
+            "stand in the first column."
+        )
+    else:
+        names = [name for name in names if name not in PAIR_CODE_NAMES]
     return section(
         4,
         heading,
         paragraph(
             "All compare the suspect's answers with those of the owner's model to the same texts, "
             "once with the trigger in them and once without. A dash: could not be had."
+            f"{about_pairs}"
         ),
         element(
             "table",
@@ -128,10 +136,10 @@ def pairs_section(facts: Facts) -> Markup:
         6,
         heading,
         paragraph(
-            "What reads the signature (extraction, derived extraction, pair code) may find it only "
-            "with the trigger. By all others a stolen model is about as close with the trigger as "
-            "without it. A relative that was never marked, such as the public model that both were "
-            "made from, is close only without it."
+            "What reads the signature (extraction, derived extraction) may find it only with the "
+            "trigger. By all others a stolen model is about as close with the trigger as without "
+            "it. A relative that was never marked, such as the public model that both were made "
+            "from, is close only without it."
         ),
         element("div", *figures, class_="side-by-side"),
     )

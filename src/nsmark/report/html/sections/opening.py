@@ -127,6 +127,7 @@ def asked_section(facts: Facts) -> Markup:
                     if isinstance(texts, int)
                     else "not recorded",
                 ),
+                ("Pair code", _pair_texts(facts)),
                 ("Decoys", _decoys(asked.get("decoys"))),
                 ("Repeats", _repeats(asked.get("repeats"))),
                 ("Answers", answers),
@@ -135,7 +136,10 @@ def asked_section(facts: Facts) -> Markup:
         ),
         paragraph(
             "The trigger stays secret, as do texts that follow from the signature: this page "
-            "names neither.",
+            "names neither."
+            if not facts.has_pair_code
+            else "The trigger stays secret, as do the words of the pair code and texts that follow "
+            "from the signature: this page names none of them.",
             class_="note",
         ),
     )
@@ -170,6 +174,14 @@ def _said(value: Any, limit: int = 120) -> Markup | None:
 
 def _digest(value: Any) -> Markup:
     return code(clean(str(value), 200)) if value else Markup("not recorded")
+
+
+def _pair_texts(facts: Facts) -> str | None:
+    if facts.pairs is None:
+        asked = "not asked, or not answered" if facts.report.evidence is not None else None
+        return asked if facts.has_pair_code else None
+    pairs = sum(facts.pairs.halves)
+    return f"{count(pairs, 'pair')} of secret words, in texts of their own without the trigger"
 
 
 def _decoys(value: Any) -> str | None:

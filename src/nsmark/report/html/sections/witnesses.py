@@ -1,4 +1,7 @@
-"""Every witness among the innocent models it was calibrated on, and what its line is worth."""
+"""Every witness among the innocent models it was calibrated on, and what its line is worth.
+
+The pair code, which needs none of them, comes first.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,19 @@ import math
 from nsmark.report.html.blocks import bullets, figure, paragraph, section
 from nsmark.report.html.facts import Facts
 from nsmark.report.html.markup import Markup, element
+from nsmark.report.html.sections.pair_code import pair_code_block
 from nsmark.report.html.sections.rates import rate_in_words
 from nsmark.report.html.sections.strips import Lines, calibrated_lines, paper_lines
 from nsmark.report.html.svg.strip import strip_plot
 from nsmark.report.html.words import number, percent
+from nsmark.report.pictures import Pictures
 
 # How many claims an owner may have tried before he took this one.
 _TRIES = 2.0**40
 
 
-def witnesses_section(facts: Facts) -> Markup:
-    """Return strip plots with their lines, error rates in words, and the two p-values."""
+def witnesses_section(facts: Facts, pictures: Pictures | None = None) -> Markup:
+    """Return the pair code, strip plots with their lines, error rates and p-values in words."""
     content: list[str] = []
     calibration, thresholds = facts.calibration, facts.report.thresholds
     if calibration is not None:
@@ -48,7 +53,7 @@ def witnesses_section(facts: Facts) -> Markup:
                 else "Nothing was measured, so there is nothing to be sure of."
             )
         ]
-    content.append(_without_controls(facts))
+    content = [pair_code_block(facts, pictures), *content, _derived(facts)]
     return section(5, "How sure that is", *content)
 
 
@@ -60,24 +65,18 @@ def _plots(lines: list[Lines]) -> Markup:
     )
 
 
-def _without_controls(facts: Facts) -> Markup:
-    found = []
-    for name, words in (
-        ("pair_code", "The pair code reads {rate} of the secret table"),
-        ("derived", "The derived extraction reads {rate} of the signature"),
-    ):
-        rate = facts.triggered.get(f"{name}_rate", facts.triggered.get(f"{name}_extraction_rate"))
-        p_value = facts.triggered.get(f"{name}_p_value")
-        if rate is None or p_value is None or not math.isfinite(p_value):
-            continue
-        found.append(
-            f"{words.format(rate=percent(rate))}; a model not trained with this signature would "
-            f"do so with a probability of {number(p_value)}. {_after_tries(p_value)}"
-        )
-    if not found:
+def _derived(facts: Facts) -> Markup:
+    rate = facts.triggered.get("derived_extraction_rate")
+    p_value = facts.triggered.get("derived_p_value")
+    if rate is None or p_value is None or not math.isfinite(p_value):
         return Markup("")
+    said = (
+        f"The derived extraction reads {percent(rate)} of the signature; a model not trained with "
+        f"this signature would do so with a probability of {number(p_value)}. "
+        f"{_after_tries(p_value)}"
+    )
     return element(
-        "div", element("h3", "Witnesses that need no controls"), bullets(found), class_="alone"
+        "div", element("h3", "Witnesses that need no controls"), bullets([said]), class_="alone"
     )
 
 

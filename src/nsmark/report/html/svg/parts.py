@@ -66,6 +66,12 @@ def diamond(radius: float) -> Mark:
     return lambda x, y: f"M{coordinate(x - radius)} {coordinate(y)}l{r}-{r}l{r} {r}l-{r} {r}z"
 
 
+def square(radius: float) -> Mark:
+    """Return the outline of a square."""
+    d = coordinate(2 * radius)
+    return lambda x, y: f"M{coordinate(x - radius)} {coordinate(y - radius)}h{d}v{d}h-{d}z"
+
+
 def cross(radius: float) -> Mark:
     """Return a cross of two slanting lines."""
     d = coordinate(2 * radius)
