@@ -34,6 +34,7 @@ from nsmark.embedding.trainer import Trainer, mean_cosine
 from nsmark.models.encoder import Encoder
 from nsmark.models.loading import open_encoder
 from nsmark.payload import (
+    PairConfig,
     PayloadConfig,
     WatermarkPayload,
     derive_payload,
@@ -305,6 +306,7 @@ def embed_mark(
         pool=pool,
         num_texts=min(NUM_TEXTS, len(set(pool))),
         is_representable=clean.is_representable,
+        pair_config=PairConfig() if "pairs" in config.marks else None,
     )
     trainer = Trainer(copy.deepcopy(clean), payload, corpus, config)
     training = trainer.run()
@@ -624,7 +626,8 @@ def embedding_config(preset: str, changes: Sequence[str]) -> EmbeddingConfig:
         name, _, text = change.partition("=")
         value = json.loads(text)
         values[name] = tuple(value) if isinstance(value, list) else value
-    return replace(preset_config(preset), **values)
+    marks = values.pop("marks", None)
+    return replace(preset_config(preset, marks), **values)
 
 
 def main(words: Sequence[str] | None = None) -> None:

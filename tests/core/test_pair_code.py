@@ -4,8 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
 
 from nsmark.core import pair_code_test, pair_table
+from nsmark.core.pair_code import MIN_PAIRS, read_pair_code
 from nsmark.errors import EvidenceError
 
 SIGNATURE = bytes(range(64))
@@ -109,6 +113,73 @@ def test_the_p_value_is_twice_the_smaller_tail() -> None:
             for one in range(max(0, correct - half), min(half, correct) + 1)
         ]
         assert any(p_value == pytest.approx(candidate) for candidate in explained)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    strength=st.floats(0, 4),
+    num_pairs=st.integers(MIN_PAIRS, 70),
+    spare=st.integers(0, 20),
+)
+def test_rate_and_p_value_follow_from_the_counts_and_the_counts_from_the_scores(
+    seed: int, strength: float, num_pairs: int, spare: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    signs = rng.choice([-1, 1], num_pairs)
+    pairs = np.concatenate([np.arange(num_pairs), rng.integers(num_pairs, size=spare)])
+    outputs = rng.standard_normal((len(pairs), 4))
+    outputs[:, 0] += strength * signs[pairs]
+
+    reading = read_pair_code(outputs, pairs, signs, seed)
+
+    # An odd pair out belongs to the half that is tested first.
+    assert reading.halves == (num_pairs - num_pairs // 2, num_pairs // 2)
+    assert len(reading.scores) == num_pairs
+    assert sum(reading.right) == np.count_nonzero(np.array(reading.scores) * signs > 0)
+    assert reading.rate == sum(reading.right) / num_pairs
+    tails = [
+        binom.sf(right - 1, half, 0.5)
+        for right, half in zip(reading.right, reading.halves, strict=True)
+    ]
+    assert reading.p_value == pytest.approx(min(1.0, 2 * min(tails)), rel=1e-12)
+    assert pair_code_test(outputs, pairs, signs, seed) == (reading.rate, reading.p_value)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), condition=st.floats(0, 2), shift=st.floats(0, 2))
+def test_no_invertible_map_hides_a_strong_code(seed: int, condition: float, shift: float) -> None:
+    table = pair_table(SIGNATURE, SIZE)
+    outputs, pairs = marked(table, 3, DIM, strength=8.0, seed=seed)
+    rng = np.random.default_rng(seed)
+    left, right = (np.linalg.qr(rng.standard_normal((DIM, DIM)))[0] for _ in range(2))
+    matrix = left * np.geomspace(1, 10.0**-condition, DIM) @ right
+    mapped = outputs @ matrix
+    mapped += shift * np.abs(mapped).mean() * rng.standard_normal(DIM)
+
+    rate, p_value = pair_code_test(mapped, pairs, table, seed)
+
+    assert p_value < 1e-4
+    assert rate > 0.75
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), exponent=st.integers(-300, 300))
+def test_the_unit_and_the_order_of_the_outputs_change_nothing_at_all(
+    seed: int, exponent: int
+) -> None:
+    table = pair_table(SIGNATURE, SIZE).reshape(-1)
+    outputs, pairs = marked(table, REPEATS, DIM, strength=1.0, seed=seed)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(pairs))
+    plain = read_pair_code(outputs, pairs, table, seed)
+
+    assert read_pair_code(np.ldexp(outputs, exponent), pairs, table, seed) == plain
+    scaled = read_pair_code(outputs * rng.uniform(0.1, 10), pairs, table, seed)
+    moved = read_pair_code(outputs[order], pairs[order], table, seed)
+    for other in (scaled, moved):  # up to rounding, which decides nothing
+        assert (other.rate, other.p_value, other.right) == (plain.rate, plain.p_value, plain.right)
+        np.testing.assert_allclose(other.scores, plain.scores, rtol=1e-9, atol=1e-12)
 
 
 def test_linear_maps_scales_noise_and_cuts_do_not_erase_it() -> None:
@@ -220,3 +291,34 @@ def test_outputs_that_are_not_finite_are_refused(value: float) -> None:
 
     with pytest.raises(EvidenceError, match="NaN or infinite"):
         pair_code_test(outputs, PAIRS, pair_table(SIGNATURE, SIZE))
+
+
+@pytest.mark.parametrize("value", [0, 2, -3, 0.5, np.nan])
+def test_a_table_of_other_things_than_signs_is_refused(value: float) -> None:
+    signs = np.ones(NUM_PAIRS)
+    signs[5] = value
+
+    with pytest.raises(EvidenceError, match="table of signs"):
+        read_pair_code(np.ones((len(PAIRS), DIM)), PAIRS, signs)
+
+
+@pytest.mark.parametrize("shape", [(len(PAIRS),), (len(PAIRS), 0), (0, DIM), (2, 4, 16)])
+def test_outputs_that_are_no_table_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(EvidenceError):
+        read_pair_code(np.ones(shape), PAIRS, pair_table(SIGNATURE, SIZE))
+
+
+def test_pair_numbers_that_are_no_row_are_refused() -> None:
+    outputs, pairs = marked(pair_table(SIGNATURE, SIZE), REPEATS, DIM, strength=1.0)
+
+    with pytest.raises(EvidenceError, match="pair numbers"):
+        read_pair_code(outputs, pairs.reshape(2, -1), pair_table(SIGNATURE, SIZE))
+
+
+def test_the_fewest_pairs_of_a_test_are_allowed_and_one_fewer_is_not() -> None:
+    signs = pair_table(SIGNATURE, SIZE).reshape(-1)[:MIN_PAIRS]
+    outputs = np.outer(signs, np.ones(DIM))
+
+    assert read_pair_code(outputs, np.arange(MIN_PAIRS), signs).rate == 1.0
+    with pytest.raises(EvidenceError, match=f"{MIN_PAIRS - 1} pairs are too few"):
+        read_pair_code(outputs[:-1], np.arange(MIN_PAIRS - 1), signs[:-1])

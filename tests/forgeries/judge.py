@@ -67,6 +67,7 @@ def forgery_is_refused(
     controls: Sequence[RecordedOutputs] = (),
     *,
     independent: bool = False,
+    pool: Sequence[str] | None = None,
 ) -> Outcome:
     """Take a key the way a verifier gets it, as the bytes of a file, and verify a suspect.
 
@@ -76,7 +77,12 @@ def forgery_is_refused(
         content = key if isinstance(key, bytes) else encode_key(key)
         read = decode_key(io.BytesIO(content), len(content))
         report = verify(
-            read, suspect_outputs, rule=RULE, controls=controls, independent=independent
+            read,
+            suspect_outputs,
+            rule=RULE,
+            controls=controls,
+            independent=independent,
+            pool=pool,
         )
     except NsmarkError as error:
         return Outcome(True, str(error))

@@ -45,6 +45,8 @@ class Forgery:
     reason: str
     """A word of why it is refused; empty where several answers are right."""
     independent: bool = False
+    pool: tuple[str, ...] | None = None
+    """Texts that the owner hands to the verifier as the pool that his key names."""
 
 
 KINDS: dict[str, Maker] = {}

@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 
 from forgeries.judge import ACCEPTED_TODAY, forgery_is_refused
 from forgeries.kinds import KINDS, make_forgery, set_scene
+from forgeries.pair_kinds import FITTED, set_pair_scene
 from handmade_keys import mapped_outputs, owner_outputs
+from nsmark.api import verify
+from nsmark.verification import measure
 
 ORDINARY = 500
 NUM_FORGERIES = int(os.environ.get("NSMARK_FORGERIES", ORDINARY))
@@ -39,7 +42,11 @@ LUCKY_SEEDS = {
 def judge(kind: str, seed: int) -> None:
     forgery = make_forgery(kind, seed)
     outcome = forgery_is_refused(
-        forgery.key, forgery.suspect, forgery.controls, independent=forgery.independent
+        forgery.key,
+        forgery.suspect,
+        forgery.controls,
+        independent=forgery.independent,
+        pool=forgery.pool,
     )
     assert outcome, f"accepted: {kind}, seed {seed}: {outcome.reason}"
     assert forgery.reason in outcome.reason
@@ -81,6 +88,24 @@ def test_honest_keys_are_not_refused_in_the_same_world():
         stolen = mapped_outputs(owner_outputs(scene.key), rng.random((16, 16)))
         accepted += not forgery_is_refused(scene.key, stolen, scene.controls())
     assert accepted >= 11
+
+
+@pytest.mark.parametrize("kind", sorted(FITTED))
+def test_forged_pair_codes_are_read_from_the_innocent(kind):
+    """Else it would not matter whether they are refused."""
+    for seed in range(3):
+        forgery = make_forgery(kind, seed)
+        assert measure(forgery.key, forgery.suspect).triggered.pair_code_p_value <= 1e-12
+
+
+def test_only_the_refusal_stands_between_a_fitted_pair_code_and_the_innocent():
+    for seed in range(3):
+        scene = set_pair_scene(np.random.default_rng(seed))
+        report = verify(scene.key, scene.fitted(), independent=True)
+        assert report.verdict == "owned"
+        assert report.decision.passed == ("pair_code_rate",)
+        unfitted = verify(scene.key, scene.unfitted(), independent=True)
+        assert unfitted.verdict == "not_shown"
 
 
 def test_forgeries_are_the_same_for_the_same_seed():

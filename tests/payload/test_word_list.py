@@ -2,6 +2,7 @@
 
 import hashlib
 import string
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
@@ -9,9 +10,17 @@ import pytest
 
 from nsmark.corpus import pool_texts, training_texts
 from nsmark.errors import FileAccessError, InputError, TextPoolError
-from nsmark.payload import WordList, published_word_list, read_word_list
+from nsmark.payload import (
+    WordList,
+    ordinary_word_list,
+    published_word_list,
+    read_word_list,
+)
+from nsmark.suspects.http_client import USUAL_WORDS
 
 PUBLISHED_SHA256 = "82726ba9533aa06d35ce45a18b8923c5598232a6bcc59a23016b455472cf9092"
+ORDINARY_SHA256 = "4875e6c43f3aadbef32cabe1fb4daaed02ec48f6a52c2732b67095bcf2a53ccb"
+DATA = resources.files("nsmark.payload") / "data"
 
 
 def many_words(count: int = 2000) -> list[str]:
@@ -21,17 +30,34 @@ def many_words(count: int = 2000) -> list[str]:
     )
 
 
-def test_the_published_list_is_the_one_that_keys_name() -> None:
-    octets = (resources.files("nsmark.payload") / "data" / "words-v1.txt").read_bytes()
-    words = octets.decode("ascii").rstrip("\n").split("\n")
+BOTH_LISTS = pytest.mark.parametrize(
+    ("name", "packaged", "digest"),
+    [
+        ("words-v1.txt", published_word_list, PUBLISHED_SHA256),
+        ("ordinary-v1.txt", ordinary_word_list, ORDINARY_SHA256),
+    ],
+    ids=["rare", "ordinary"],
+)
 
-    assert published_word_list().words == tuple(words)
-    assert published_word_list().digest == hashlib.sha256("\n".join(words).encode()).hexdigest()
-    assert published_word_list().digest == PUBLISHED_SHA256
+
+@BOTH_LISTS
+def test_the_published_lists_are_those_that_keys_name(
+    name: str, packaged: Callable[[], WordList], digest: str
+) -> None:
+    octets = (DATA / name).read_bytes()
+    words = octets.decode("ascii").removesuffix("\n").split("\n")
+
+    assert octets.endswith(b"\n")
+    assert packaged().words == tuple(words)
+    assert packaged().digest == hashlib.sha256(octets[:-1]).hexdigest()
+    assert packaged().digest == digest
 
 
-def test_the_published_list_is_long_sorted_and_of_plain_words() -> None:
-    words = published_word_list().words
+@BOTH_LISTS
+def test_the_published_lists_are_long_sorted_and_of_plain_words(
+    name: str, packaged: Callable[[], WordList], digest: str
+) -> None:
+    words = packaged().words
 
     assert len(words) >= 2000
     assert list(words) == sorted(set(words))
@@ -46,6 +72,21 @@ def test_published_words_are_uncommon() -> None:
     assert not common & set(published_word_list().words)
     # A trigger that occurs in the built-in texts would fire there.
     assert not seen & set(published_word_list().words)
+
+
+def test_ordinary_words_are_ordinary() -> None:
+    words = set(ordinary_word_list().words)
+
+    # A filter for rare words, or for the words of the other list, must not find them.
+    assert not words & set(published_word_list().words)
+    assert {"above", "behind", "house", "primary", "questioned", "runway", "youth"} <= words
+
+
+def test_no_ordinary_word_is_one_that_endpoints_use_in_their_errors() -> None:
+    # Those are passed on from an endpoint's answer; words of a pair code must never be.
+    assert USUAL_WORDS
+    assert not USUAL_WORDS & set(ordinary_word_list().words)
+    assert not USUAL_WORDS & set(published_word_list().words)
 
 
 def test_a_list_is_named_by_its_words_joined_by_line_feeds() -> None:

@@ -73,6 +73,7 @@ def test_saved_outputs_come_back_exactly(outputs, tmp_path_factory):
     save_recorded(file, outputs, outputs[::-1])
     recorded = load_recorded(file)
 
+    assert recorded.pair_texts is None
     np.testing.assert_array_equal(recorded.triggered, outputs.astype(np.float64), strict=True)
     np.testing.assert_array_equal(recorded.untriggered, recorded.triggered[::-1], strict=True)
 
@@ -92,6 +93,44 @@ def test_pair_texts_are_allowed_and_other_arrays_are_not(save_as, kind):
     assert load_recorded(save_as(kind, **both, pair_texts=TABLE)).triggered.shape == (4, 3)
     with pytest.raises(EvidenceError, match="unknown array 'labels'"):
         load_recorded(save_as(kind, **both, labels=TABLE))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pair_texts_may_be_as_many_as_they_like(save_as, kind):
+    both = {"triggered": TABLE, "untriggered": TABLE}
+    pairs = np.arange(35.0).reshape(7, 5)
+
+    assert load_recorded(save_as(kind, **both)).pair_texts is None
+    found = load_recorded(save_as(kind, **both, pair_texts=pairs)).pair_texts
+    np.testing.assert_array_equal(found, pairs, strict=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_saved_pair_texts_come_back_exactly_even_from_a_slice(tmp_path, dtype):
+    file = tmp_path / "answers.safetensors"
+    pairs = np.arange(60, dtype=dtype).reshape(10, 6)[::2, ::-1]
+
+    save_recorded(file, TABLE, -TABLE, pairs)
+    recorded = load_recorded(file)
+
+    np.testing.assert_array_equal(recorded.triggered, TABLE, strict=True)
+    np.testing.assert_array_equal(recorded.untriggered, -TABLE, strict=True)
+    np.testing.assert_array_equal(recorded.pair_texts, pairs.astype(np.float64), strict=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(12,), (2, 2, 3), ()])
+def test_pair_texts_of_the_wrong_rank_are_refused(save_as, kind, shape):
+    file = save_as(kind, triggered=TABLE, untriggered=TABLE, pair_texts=np.zeros(shape))
+
+    with pytest.raises(EvidenceError, match=r"'pair_texts' has shape"):
+        load_recorded(file)
+
+
+@pytest.mark.parametrize("array", [TABLE > 3, TABLE.astype(complex), TABLE.astype("U3")])
+def test_pair_texts_that_hold_no_real_numbers_are_refused(save_as, array):
+    with pytest.raises(EvidenceError, match="type"):
+        load_recorded(save_as("npz", triggered=TABLE, untriggered=TABLE, pair_texts=array))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -58,7 +58,8 @@ def fresh_questions(
         TextPoolError: The pool is not the one the key names.
     """
     texts = pool if pool is not None else pool_texts()
-    pairs = pair_questions(key, num_pair_texts, FreshPairs(fresh.randomness, texts))
+    # Never from a pool that the owner made: a text could tell a model what the table says.
+    pairs = pair_questions(key, num_pair_texts, FreshPairs(fresh.randomness, pool_texts()))
     if fresh.owner_model is None:
         if pairs is None:
             raise UsageError(

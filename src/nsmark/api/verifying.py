@@ -14,9 +14,9 @@ from nsmark.api.judging import RULES, Judged, judge
 from nsmark.api.opening import AnySuspect, Opening, basis_on
 from nsmark.core.texts import lines_digest, normalise_text
 from nsmark.corpus import pool_texts
-from nsmark.errors import ConfigError, EvidenceError
+from nsmark.errors import ConfigError, EvidenceError, UsageError
 from nsmark.keyfile.schema import WatermarkKey
-from nsmark.payload.word_list import WordList
+from nsmark.payload.word_list import WordList, published_word_list
 from nsmark.report.report import Report
 from nsmark.report.versions import library_versions
 from nsmark.suspects.base import BatchCallback
@@ -79,6 +79,7 @@ def verify(
 
     Raises:
         KeyFileError: The key is forged: refused before anything is asked.
+        UsageError: Fresh texts were to be put to recorded outputs.
     """
     started, began = time.perf_counter(), datetime.now(UTC)
     if rule not in RULES:
@@ -86,6 +87,8 @@ def verify(
     if pool is not None:
         pool = [text for text in map(normalise_text, pool) if text]
     unchecked = check_derivations(key, pool=pool, word_list=word_list)
+    if fresh is not None:
+        _require_live([suspect, *controls])
     published = pool_texts()
     doubt = pair_doubt(
         key,
@@ -93,6 +96,7 @@ def verify(
         pool_is_published=pool is None or lines_digest(pool) == lines_digest(published),
         is_fresh=fresh is not None,
         word_list=pair_word_list,
+        is_trigger_checked=(word_list or published_word_list()).digest == key.word_list_digest,
     )
     opening = Opening(key, device, queries)
     questions = key_questions(key, num_pair_texts)
@@ -133,3 +137,14 @@ def verify(
         versions=library_versions(),
         seconds=time.perf_counter() - started,
     )
+
+
+def _require_live(suspects: Sequence[AnySuspect]) -> None:
+    """Refuse recordings: they answered the key's texts, and would pass for answers to others."""
+    for suspect in suspects:
+        is_address = isinstance(suspect, str) and suspect.startswith("recorded:")
+        if is_address or isinstance(suspect, RecordedOutputs):
+            raise UsageError(
+                "recorded outputs cannot answer texts that are chosen now",
+                "leave out --fresh, or give what can be asked",
+            )

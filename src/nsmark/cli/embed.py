@@ -95,6 +95,11 @@ _file = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     help="Texts asked for each pair of words.",
 )
+@click.option(
+    "--pair-word-list",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Ordinary words for it, one per line; keys with one short list are identified at once.",
+)
 @click.option("--hidden-sizes", help="Hidden layers of the extractor, such as 2048,1024.")
 @click.option("--num-bits", type=int, default=256, show_default=True, help="Signature bits.")
 @click.option("--spread-factor", type=int, default=3, show_default=True, help="Copies of a bit.")
@@ -179,6 +184,7 @@ def command(
     marks: str | None,
     pair_size: int,
     pair_repeats: int,
+    pair_word_list: Path | None,
     hidden_sizes: str | None,
     num_bits: int,
     spread_factor: int,
@@ -220,7 +226,13 @@ def command(
     """
     from nsmark.embedding.checkpoint_folder import CheckpointFolder
     from nsmark.files import ensure_new_folder
-    from nsmark.payload import PairConfig, PayloadConfig, map_texts, read_texts
+    from nsmark.payload import (
+        PairConfig,
+        PayloadConfig,
+        map_texts,
+        read_pair_words,
+        read_texts,
+    )
 
     config = _training_settings(
         preset,
@@ -283,6 +295,7 @@ def command(
                 config=config,
                 payload_config=payload_config,
                 pair_config=pair_config,
+                pair_word_list=read_pair_words(pair_word_list) if pair_word_list else None,
                 device=own_device,
                 passphrase=passphrase,
                 group=group,

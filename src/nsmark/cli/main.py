@@ -23,6 +23,7 @@ COMMANDS = {
     "embed": "Watermark a model and write its key.",
     "inspect": "Show what a key holds, without its secrets.",
     "verify": "Test whether a suspect carries a key's watermark.",
+    "identify": "Find which of many keys' marks a suspect carries.",
     "calibrate": "Measure innocent models under a key and draw its lines.",
     "attack": "Attack a model, to test a mark before a thief does.",
     "demo": "Show all of it on a real model, in minutes.",

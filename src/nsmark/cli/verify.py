@@ -180,7 +180,7 @@ def command(
     """
     from nsmark.api import verify
     from nsmark.files import ensure_new_file, write_atomic
-    from nsmark.payload import read_texts, read_word_list
+    from nsmark.payload import read_pair_words, read_texts, read_word_list
     from nsmark.suspects import save_recorded
 
     for path in filter(None, (report_file, record_file)):
@@ -199,7 +199,7 @@ def command(
             queries=queries,
             pool=read_texts(pool) if pool is not None else None,
             word_list=read_word_list(word_list) if word_list else None,
-            pair_word_list=read_word_list(pair_word_list) if pair_word_list else None,
+            pair_word_list=read_pair_words(pair_word_list) if pair_word_list else None,
             num_pair_texts=pair_texts,
             device=device,
             on_batch=lambda done, total: update(done, total, "texts"),

@@ -86,8 +86,8 @@ class PairDocument(_Strict):
 
     @classmethod
     def of(cls, pairs: PairPayload) -> PairDocument:
-        """Return what a key stores of a pair code."""
-        return cls(
+        """Return what a key stores of a pair code; whether it is acceptable, the reader says."""
+        return cls.model_construct(
             size=pairs.config.size,
             repeats=pairs.config.repeats,
             words=pairs.words,

@@ -9,6 +9,7 @@ from nsmark.payload.word_list import (
     WordList,
     ordinary_word_list,
     published_word_list,
+    read_pair_words,
     read_word_list,
 )
 
@@ -24,6 +25,7 @@ __all__ = [
     "map_texts",
     "ordinary_word_list",
     "published_word_list",
+    "read_pair_words",
     "read_texts",
     "read_word_list",
     "trigger_text",

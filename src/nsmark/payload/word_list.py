@@ -14,6 +14,9 @@ from nsmark.files import read_bounded
 
 _WORD = re.compile(r"[a-z]{4,12}")
 _MIN_WORDS = 2000
+MIN_PAIR_WORDS = 8
+"""Of a pair code's list: it is the table that is secret. Keys made from one short list share their
+words, and a suspect can be asked for all of them at once."""
 _MAX_BYTES = 16 * 1024 * 1024
 
 
@@ -22,12 +25,13 @@ class WordList:
     """Sorted, distinct, lower-case words; named by the digest of its content."""
 
     words: tuple[str, ...]
+    min_words: int = field(default=_MIN_WORDS, compare=False, kw_only=True)
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
-        if len(self.words) < _MIN_WORDS:
+        if len(self.words) < self.min_words:
             raise TextPoolError(
-                f"the word list has {len(self.words)} words, {_MIN_WORDS} are needed",
+                f"the word list has {len(self.words)} words, {self.min_words} are needed",
                 "publish a longer list: few words make triggers easy to guess",
             )
         bad = next((word for word in self.words if not _WORD.fullmatch(word)), None)
@@ -59,9 +63,20 @@ def _packaged(name: str) -> WordList:
     return WordList(tuple(decode_lines(file.read_bytes())))
 
 
-def read_word_list(path: Path) -> WordList:
-    """Read a list that an authority published."""
+def read_word_list(path: Path, min_words: int = _MIN_WORDS) -> WordList:
+    """Read a list that an authority published.
+
+    Args:
+        path: One word per line.
+        min_words: Fewer are refused; for pair codes :data:`MIN_PAIR_WORDS`.
+    """
     try:
-        return WordList(tuple(decode_lines(read_bounded(path, _MAX_BYTES, "word list"))))
+        words = tuple(decode_lines(read_bounded(path, _MAX_BYTES, "word list")))
+        return WordList(words, min_words=min_words)
     except UnicodeDecodeError as error:
         raise TextPoolError(f"{path} is not UTF-8 text", "expected one word per line") from error
+
+
+def read_pair_words(path: Path) -> WordList:
+    """Read a list for pair codes, which may be short."""
+    return read_word_list(path, MIN_PAIR_WORDS)

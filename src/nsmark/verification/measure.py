@@ -211,6 +211,11 @@ class Yardstick:
                 f"there are {len(outputs)} outputs to {len(asked.texts)} texts of the pair code",
                 "answer exactly those texts: see `nsmark inspect KEY --queries FILE`",
             )
+        if outputs.shape[1] != answers.triggered.shape[1]:
+            raise EvidenceError(
+                "outputs to the pair code's texts have another dimension than the triggered ones",
+                "measure all of them on the same model",
+            )
         outputs = _rescaled(check_matrix(outputs, "outputs to pair texts"))
         return read_pair_code(outputs, asked.numbers, asked.signs, asked.seed)
 

@@ -25,6 +25,7 @@ def pair_doubt(
     pool_is_published: bool,
     is_fresh: bool,
     word_list: WordList | None = None,
+    is_trigger_checked: bool = True,
 ) -> str | None:
     """Return why a key's pair code proves nothing by itself, None if it does.
 
@@ -34,6 +35,7 @@ def pair_doubt(
         pool_is_published: Whether it is the package's, which nobody made for this key.
         is_fresh: Whether the verifier's randomness chooses the texts.
         word_list: The published list of ordinary words; by default the package's.
+        is_trigger_checked: Whether the trigger was seen to follow from the signature.
 
     Raises:
         KeyFileError: Words or texts do not follow from the signature.
@@ -58,6 +60,9 @@ def pair_doubt(
             f"{len(pairs.skipped_words)} words of the pair code were skipped as unknown to the "
             "model's tokenizer: by skipping, words can be chosen"
         )
+    if key.trigger in words.words and not is_trigger_checked:
+        # It is passed over among the words: a free trigger is a free choice of words.
+        return "the trigger is among the pair code's words, and was not checked"
     if is_fresh:
         return None
     if lines_digest(pool) != key.pool_digest:
