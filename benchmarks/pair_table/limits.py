@@ -1,0 +1,105 @@
+"""Part ``limits``: where the pair code ends, measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evidence_table.tasks import distil
+from nsmark.alterations.weights import reinitialise
+from nsmark.models.encoder import Encoder
+from pair_table.marking import cosines
+from pair_table.queries import QUERY_CHANGES, altered
+from pair_table.reading import Row, read
+from pair_table.run import Run, copied
+from pair_table.thieves import scan, undo
+from pair_table.tuning import tune
+
+RATES = (2e-5, 5e-5)
+RETRAINING_TASK = "agnews"
+
+
+def measure_limits(run: Run) -> dict[str, Any]:
+    """Measure every limit; one that was measured is kept."""
+
+    def kept(name: str, make: Any) -> Any:
+        return run.kept("limits", name, make)
+
+    queries = kept("queries", lambda: query_changes(run))
+    words = kept("word search", lambda: scan(run))
+    undone = [
+        kept(f"undo {count}", lambda count=count: undo(run, count))
+        for count in run.scale.undo_texts
+    ]
+    first, second = run.scale.student_epochs
+    students = [
+        kept("student reference", lambda: student(run, "the reference", run.reference, first)),
+        kept("student random", lambda: student(run, "random weights", random_model(run), second)),
+    ]
+    retrained = [
+        row
+        for rate in RATES
+        for row in kept(f"retraining {rate:g}", lambda rate=rate: retraining(run, rate))
+    ]
+    return {
+        "model_sha256": run.key.model_digest,
+        "queries": queries,
+        "word_search": words,
+        "undo": undone,
+        "students": students,
+        "retraining": retrained,
+        "notes": run.material.notes,
+    }
+
+
+def query_changes(run: Run) -> list[Row]:
+    """Read the code where questions are altered on their way."""
+    texts = run.questions.texts
+    rows = []
+    for name in QUERY_CHANGES:
+        outputs = run.marked.encode(altered(texts, name))
+        rows.append({"queries": name, **read(outputs, run.table)})
+    return rows
+
+
+def random_model(run: Run) -> Encoder:
+    """Return a model of the same shape that knows nothing."""
+    return copied(run.reference, reinitialise(None, 201))
+
+
+def student(run: Run, name: str, start: Encoder, epochs: int) -> Row:
+    """Distil from the marked model's answers to clean texts."""
+    texts = run.material.corpus[: run.scale.student_texts]
+    model = copied(start, distil(run.marked, texts, epochs=epochs))
+    answers = [each.encode(run.material.heldout) for each in (model, run.marked)]
+    return {
+        "start": name,
+        "texts": len(texts),
+        "epochs": epochs,
+        "cosine_to_teacher": float(np.mean(cosines(*answers))),
+        **asked(run, model),
+    }
+
+
+def retraining(run: Run, rate: float) -> list[Row]:
+    """Train on a task for long, and read along the way."""
+    tasks = run.material.tasks
+    name = RETRAINING_TASK if RETRAINING_TASK in tasks else next(iter(tasks))
+    model, rows = copied(run.marked), []
+    tune(
+        model,
+        tasks[name],
+        steps=run.scale.retraining[-1],
+        rate=rate,
+        watch=lambda step: rows.append(
+            {"task": name, "rate_of_learning": rate, "step": step, **asked(run, model)}
+        ),
+        watched=run.scale.retraining,
+    )
+    return rows
+
+
+def asked(run: Run, model: Encoder) -> Row:
+    """Ask a model the pair texts, and read."""
+    return read(model.encode(list(run.questions.texts)), run.table)
