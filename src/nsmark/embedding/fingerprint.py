@@ -38,15 +38,17 @@ def run_fingerprint(
     # The trigger is one of a few thousand words: without the signature in it, its digest would
     # give it away.
     trigger = hashlib.sha256(payload.signature + payload.trigger.encode("utf-8")).hexdigest()
-    pairs = payload.pairs
-    pair_words = b"" if pairs is None else " ".join(pairs.words).encode("utf-8")
+    pairs, pair_words = payload.pairs, None
+    if pairs is not None:
+        words = " ".join(pairs.words).encode("utf-8")
+        pair_words = hashlib.sha256(payload.signature + words).hexdigest()
     values = {
         **settings,
         **{f"payload {name}": value for name, value in asdict(payload.config).items()},
         "signature": hashlib.sha256(payload.signature).hexdigest(),
         "trigger": trigger,
         "pair code": None if pairs is None else asdict(pairs.config),
-        "pair words": hashlib.sha256(payload.signature + pair_words).hexdigest(),
+        "pair words": pair_words,
         "model": model_digest(model.folder.path),
         "pooling": model.pooling,
         "normalise": model.normalise,
