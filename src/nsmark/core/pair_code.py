@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from nsmark.core.null_space import check_matrix
+from nsmark.core.statistics import principal_axes
 from nsmark.errors import EvidenceError
 
 _PENALTY_EXPONENTS = range(-6, 2)
@@ -25,10 +26,11 @@ def _probe_scores(
 ) -> NDArray[np.float64]:
     """Return ridge scores of the test rows, shape (num_penalties, num_test)."""
     centre = train.mean(axis=0)
-    left, values, right = np.linalg.svd(train - centre, full_matrices=False)
-    rotated = left.T @ (labels - labels.mean())
-    projected = (test - centre) @ right.T
-    return np.stack([projected @ (values / (values**2 + p) * rotated) for p in penalties])
+    centred = train - centre
+    squares, directions = principal_axes(centred)
+    rotated = directions.T @ (centred.T @ (labels - labels.mean()))
+    projected = (test - centre) @ directions
+    return np.stack([projected @ (rotated / (squares + p)) for p in penalties])
 
 
 def _choose_penalty(

@@ -154,7 +154,7 @@ def overlap_of(first: Matrix, second: Matrix) -> float | None:
     return float((raw - chance) / (1 - chance))
 
 
-def _principal_axes(rows: Matrix) -> tuple[NDArray[np.float64], Matrix]:
+def principal_axes(rows: Matrix) -> tuple[NDArray[np.float64], Matrix]:
     """Return squared singular values and right singular vectors, shape (width, rank).
 
     By the eigenvectors of the smaller Gram matrix where that is exact enough: every penalty is
@@ -180,7 +180,7 @@ def _ridge_residuals(
     """
     input_mean, target_mean = inputs[train].mean(axis=0), targets[train].mean(axis=0)
     centred_inputs = inputs[train] - input_mean
-    squares, directions = _principal_axes(centred_inputs)
+    squares, directions = principal_axes(centred_inputs)
     rotated = directions.T @ (centred_inputs.T @ (targets[train] - target_mean))
     projected = (inputs[test] - input_mean) @ directions
     truth = targets[test] - target_mean
@@ -205,7 +205,7 @@ def predictability(
     if split < 2 * _NUM_FOLDS or len(inputs) - split < 2:
         raise EvidenceError(f"{len(inputs)} texts are too few for a prediction", "use 15 or more")
     training = inputs[:split] - inputs[:split].mean(axis=0)
-    largest = float(_principal_axes(training)[0].max())
+    largest = float(principal_axes(training)[0].max())
     if largest == 0:
         return 0.0
     penalties = largest * 10.0 ** np.array(_PENALTY_EXPONENTS)
