@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nsmark.cli.asking import asking_options
+from nsmark.cli.inspect import needs_passphrase
 from nsmark.cli.output import (
     device_option,
     echo_error,
@@ -65,16 +66,7 @@ def passphrase_of(files: list[Path], passphrase_file: Path | None) -> bytes | No
 
     Found before any progress is shown, which a prompt would disturb.
     """
-    from nsmark.keyfile import is_encrypted
-
-    def needs_one(path: Path) -> bool:
-        try:
-            with path.open("rb") as stream:
-                return is_encrypted(stream.read(64))
-        except OSError:
-            return False  # reading the key gives the error
-
-    if not any(map(needs_one, files)):
+    if not any(map(needs_passphrase, files)):
         return None
     try:
         return find_passphrase(passphrase_file, "NSMARK_KEY_PASSPHRASE", "key files")

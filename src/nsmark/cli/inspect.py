@@ -17,16 +17,22 @@ if TYPE_CHECKING:
 _file = click.Path(dir_okay=False, path_type=Path)
 
 
-def load_key(path: Path, passphrase_file: Path | None) -> WatermarkKey:
-    """Read a key file, asking for its passphrase only if it has one."""
-    from nsmark.keyfile import is_encrypted, read_key
+def needs_passphrase(path: Path) -> bool:
+    """Return whether a key file is encrypted; one that cannot be read says so when it is."""
+    from nsmark.keyfile import is_encrypted
 
     try:
         with path.open("rb") as stream:
-            encrypted = is_encrypted(stream.read(64))
+            return is_encrypted(stream.read(64))
     except OSError:
-        encrypted = False  # read_key gives the error
-    if not encrypted:
+        return False
+
+
+def load_key(path: Path, passphrase_file: Path | None) -> WatermarkKey:
+    """Read a key file, asking for its passphrase only if it has one."""
+    from nsmark.keyfile import read_key
+
+    if not needs_passphrase(path):
         return read_key(path)
     return read_key(path, find_passphrase(passphrase_file, "NSMARK_KEY_PASSPHRASE", "key file"))
 

@@ -71,6 +71,35 @@ class PairReading:
     halves: tuple[int, int]
     """Pairs in each half."""
 
+    @classmethod
+    def of(
+        cls,
+        scores: NDArray[np.float64],
+        signs: NDArray[np.float64],
+        halves: tuple[NDArray[np.intp], NDArray[np.intp]],
+    ) -> PairReading:
+        """Count what held-out scores read rightly.
+
+        Args:
+            scores: Of each pair, by a probe that was fitted to the half it is not in.
+            signs: What the table says of each.
+            halves: The pairs of each half, by number.
+        """
+        is_right = scores * signs > 0
+        right = [int(np.count_nonzero(is_right[half])) for half in halves]
+        tails = [
+            float(binom.sf(count - 1, len(half), 0.5))
+            for count, half in zip(right, halves, strict=True)
+        ]
+        return cls(
+            rate=sum(right) / len(signs),
+            # Of a large table the tail is smaller than any number: not zero, though.
+            p_value=max(min(1.0, 2 * min(tails)), float(np.finfo(np.float64).tiny)),
+            scores=tuple(scores.tolist()),
+            right=(right[0], right[1]),
+            halves=(len(halves[0]), len(halves[1])),
+        )
+
 
 def read_pair_code(
     outputs: NDArray[np.floating],
@@ -117,23 +146,13 @@ def read_pair_code(
     order = deal_pairs(len(wanted), seed)
     halves = (order[: len(order) // 2], order[len(order) // 2 :])
     scores = np.zeros(len(wanted))
-    right, tails = [], []
     for fitted, tested in (halves, halves[::-1]):
         train, test = np.isin(pairs, fitted), np.isin(pairs, tested)
         labels = wanted[pairs[train]]
         penalty = _choose_penalty(units[train], labels, pairs[train], penalties)
         found = _probe_scores(units[train], labels, units[test], penalty)[0]
         scores[tested] = np.bincount(pairs[test], weights=found, minlength=len(wanted))[tested]
-        right.append(int(np.count_nonzero(scores[tested] * wanted[tested] > 0)))
-        tails.append(float(binom.sf(right[-1] - 1, len(tested), 0.5)))
-    return PairReading(
-        rate=sum(right) / len(wanted),
-        # Of a large table the tail is smaller than any number: not zero, though.
-        p_value=max(min(1.0, 2 * min(tails)), float(np.finfo(np.float64).tiny)),
-        scores=tuple(scores.tolist()),
-        right=(right[0], right[1]),
-        halves=(len(halves[1]), len(halves[0])),
-    )
+    return PairReading.of(scores, wanted, halves[::-1])
 
 
 def pair_code_test(

@@ -17,18 +17,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.stats import binom
 
 from nsmark.core.bits import bytes_to_signs
 from nsmark.core.derive import stream
 from nsmark.core.null_space import check_matrix
 from nsmark.core.pair_code import PairReading
-from nsmark.errors import EvidenceError, TextPoolError, UsageError
+from nsmark.errors import EvidenceError, TextPoolError
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.payload.pairs import derive_pair_texts, insert_pair
 from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE
+from nsmark.verification.questions import seed_from
 
-_LEAST_RANDOM_BYTES = 16
 _NUM_FOLDS = 4
 _PENALTIES = 10.0 ** np.arange(-6, 2)
 # Of a covariance matrix that is decomposed in seconds.
@@ -73,12 +72,7 @@ def identification_seed(randomness: bytes) -> bytes:
     Raises:
         UsageError: So little can be guessed.
     """
-    if len(randomness) < _LEAST_RANDOM_BYTES:
-        raise UsageError(
-            f"{len(randomness)} bytes of randomness are too few",
-            f"give at least {2 * _LEAST_RANDOM_BYTES} hexadecimal digits, freshly drawn",
-        )
-    return hashlib.sha512(b"nsmark/v1/identify\x00" + randomness).digest()
+    return seed_from(randomness, "identify")
 
 
 def least_pairs(num_keys: int) -> int:
@@ -208,19 +202,10 @@ class PairReader:
         wanted = signs.astype(np.float64)
         halves = (np.arange(0, len(rows), 2), np.arange(1, len(rows), 2))
         scores = np.zeros(len(rows))
-        right, tails = [], []
         for fitted, tested in (halves, halves[::-1]):
             weights = self._choose_weights(rows[fitted], wanted[fitted])
             scores[tested] = rows[tested] @ (weights * _moment(rows[fitted], wanted[fitted]))
-            right.append(int(np.count_nonzero(scores[tested] * wanted[tested] > 0)))
-            tails.append(float(binom.sf(right[-1] - 1, len(tested), 0.5)))
-        return PairReading(
-            rate=sum(right) / len(rows),
-            p_value=min(1.0, 2 * min(tails)),
-            scores=tuple(scores.tolist()),
-            right=(right[0], right[1]),
-            halves=(len(halves[1]), len(halves[0])),
-        )
+        return PairReading.of(scores, wanted, halves[::-1])
 
     def _choose_weights(
         self, rows: NDArray[np.float64], wanted: NDArray[np.float64]

@@ -53,7 +53,8 @@ def pair_doubt(
         return "the pair code's words were not checked: the key names a word list not at hand"
     if not _words_follow(key, pairs, words):
         raise KeyFileError("the pair code's words do not follow from the signature", _FORGED)
-    if lines_digest(pool) == key.pool_digest and not _texts_follow(key, pairs, pool):
+    is_the_keys = lines_digest(pool) == key.pool_digest
+    if is_the_keys and not _texts_follow(key, pairs, pool):
         raise KeyFileError("the pair code's texts do not follow from the signature", _FORGED)
     if pairs.skipped_words:
         return (
@@ -65,7 +66,7 @@ def pair_doubt(
         return "the trigger is among the pair code's words, and was not checked"
     if is_fresh:
         return None
-    if lines_digest(pool) != key.pool_digest:
+    if not is_the_keys:
         return "the pair code's texts were not checked: the key names a pool not at hand (--pool)"
     if not pool_is_published:
         return (

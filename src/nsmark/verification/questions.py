@@ -97,7 +97,7 @@ def pair_questions(
         raise ConfigError("pair texts", count, reason)
     seed, base, deal = key.signature, pairs.texts, 0
     if fresh is not None:
-        seed = _fresh_seed(fresh.randomness)
+        seed = seed_from(fresh.randomness, "fresh")
         base = derive_pair_texts(seed, fresh.pool, count)
         deal = int.from_bytes(seed[:4], "big")
     texts = [insert_pair(base[t], t, pairs.words_of(t), seed) for t in range(count)]
@@ -123,15 +123,20 @@ def fresh_payload(key: WatermarkKey, randomness: bytes, pool: Sequence[str]) -> 
         randomness: At least 16 bytes that the owner did not choose.
         pool: The published pool the key names, normalised.
     """
-    seed = _fresh_seed(randomness)
+    seed = seed_from(randomness, "fresh")
     texts = derive_texts(seed, pool, key.configuration.num_texts)
     return replace(key.payload(), signature=seed, verification_texts=texts)
 
 
-def _fresh_seed(randomness: bytes) -> bytes:
+def seed_from(randomness: bytes, purpose: str) -> bytes:
+    """Return what a verifier's choices for one purpose follow from.
+
+    Raises:
+        UsageError: So little randomness can be guessed.
+    """
     if len(randomness) < _LEAST_RANDOM_BYTES:
         raise UsageError(
             f"{len(randomness)} bytes of randomness are too few",
             f"give at least {2 * _LEAST_RANDOM_BYTES} hexadecimal digits, freshly drawn",
         )
-    return hashlib.sha512(b"nsmark/v1/fresh\x00" + randomness).digest()
+    return hashlib.sha512(f"nsmark/v1/{purpose}\0".encode("ascii") + randomness).digest()
