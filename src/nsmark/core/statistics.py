@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
+from nsmark.core.eigenpairs import smallest_eigenpairs
 from nsmark.core.null_space import (
     DEAD_ROW_TOLERANCE,
     Matrix,
@@ -110,7 +110,7 @@ def aligned_scales(units: Matrix, projector: Matrix) -> tuple[NDArray[np.float64
     """Return :func:`alignment` of unit columns, given the projector NNᵀ on the null space."""
     coupling = (units.T @ units) * projector
     last = min(1, len(coupling) - 1)
-    values, vectors = eigh(coupling, subset_by_index=(0, last), check_finite=False)
+    values, vectors = smallest_eigenpairs(coupling, last + 1)
     scales = vectors[:, 0]
     scales = scales * np.sign(scales[np.argmax(np.abs(scales))])
     smallest, second = max(float(values[0]), 0.0), float(values[last])
