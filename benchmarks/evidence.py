@@ -21,6 +21,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from evidence_table.suspects import CHANGES, Base, Models, bases, changed, open_
 from evidence_table.tasks import Task, read_task
 from nsmark.api import embed
 from nsmark.api.calibrating import CalibrationSettings, calibrate_key
-from nsmark.embedding.config import EmbeddingConfig, preset_config
+from nsmark.embedding.config import EmbeddingConfig, Mark, preset_config
 from nsmark.errors import EvidenceError
 from nsmark.identity import Identity, OwnershipClaim
 from nsmark.keyfile import WatermarkKey, read_key, write_key
@@ -47,10 +48,12 @@ from nsmark.verification.control import CHANGED, Control
 from nsmark.verification.controls import owner_controls
 from nsmark.verification.decide import Verdict, decide, paper_thresholds
 from nsmark.verification.measure import Statistics, Yardstick
-from nsmark.verification.separation import separations
+from nsmark.verification.separation import area_under, roc_curve, separations
+from nsmark.verification.witnesses import WITNESSES
 
 TASKS = ("sst2", "offenseval", "agnews")
 PLAIN = "as it is"
+MARKS: tuple[Mark, ...] = ("paper", "derived")
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,8 @@ class Prepared:
 def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
     """Mark the model, mark it and the original for another owner, and calibrate."""
     corpus = read_texts(arguments.data / "wikitext-2" / "train.txt.gz") if arguments.data else None
-    config = preset_config(arguments.preset)
+    # What the null space carries by itself; the pair code has a page of its own.
+    config = preset_config(arguments.preset, MARKS)
     payload, num_texts = PayloadConfig(), None
     if arguments.tiny:
         config = replace(
@@ -108,7 +112,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
         identity, own = mark(arguments.model, "owner")
         marked = time.perf_counter()
         # How strongly others mark is their choice: quickly.
-        quick = config if arguments.tiny else preset_config("fast")
+        quick = config if arguments.tiny else preset_config("fast", MARKS)
         mark(arguments.model, "another", quick)
         mark(own.model_folder, "second", quick)
         begun = time.perf_counter()
@@ -227,50 +231,59 @@ def judge(answers: RecordedOutputs) -> dict[str, Any]:
     }
 
 
+def judge_changed(answers: RecordedOutputs, change: str, seed: int) -> dict[str, Any]:
+    """Judge a suspect behind a change of its outputs."""
+    return judge(changed(answers, change, seed))
+
+
 def judge_all(
     prepared: Prepared, key: WatermarkKey, arguments: argparse.Namespace
 ) -> list[dict[str, Any]]:
     """Ask every base and judge it behind every change."""
     context = get_context("spawn")
     rows: list[dict[str, Any]] = []
-    questions = Yardstick(key).questions
+    questions, started = Yardstick(key).questions, time.perf_counter()
     with ProcessPoolExecutor(
         arguments.processes, context, start_judge, (prepared.key_file, arguments.rate)
     ) as pool:
         waiting = []
         for number, base in enumerate(bases(prepared.models, questions)):
             waiting += [(base, job) for job in submitted(pool, base, number)]
-            print(f"asked {base.name}", file=sys.stderr)
+            print(f"{time.perf_counter() - started:.0f} s: asked {base.name}", file=sys.stderr)
         for base, job in waiting:
-            rows.append({"theft": base.is_theft, "base": base.name, **job.result()})
+            about = {"theft": base.is_theft, "beyond": base.is_beyond, "base": base.name}
+            rows.append(about | job.result())
     return rows
 
 
 def submitted(pool: ProcessPoolExecutor, base: Base, number: int) -> list[Any]:
     """Hand one base's answers to the judges, as they are and behind every change."""
     answers = base.answers()
-    parts = (answers.triggered, answers.untriggered)
-    plain = RecordedOutputs(
-        f"{base.name}{CHANGED}{PLAIN}",
-        *(part.astype(np.float32).astype(np.float64) for part in parts),
-    )
-    jobs = [pool.submit(judge, plain)]
-    for change in CHANGES:
-        jobs.append(pool.submit(judge, changed(answers, change, 1000 + number)))
-    return jobs
+    whole = partial(pool.submit, judge_changed, answers, seed=1000 + number)
+    return [whole(change) for change in (PLAIN, *CHANGES)]
+
+
+def margin(row: dict[str, Any]) -> float:
+    """Return how far the rule is beyond its nearest line; lowest where it does not accuse."""
+    values, lines = row["triggered"], row["lines"] or {}
+    margins = [
+        witness.closeness(values[witness.name]) - witness.closeness(lines[witness.name])
+        for witness in WITNESSES
+        if witness.name in lines and values[witness.name] is not None
+    ]
+    highest = max(margins, default=-np.inf)
+    # Beyond a line and not accused: the rule saw the same without a trigger.
+    return -np.inf if highest > 0 and row["verdict"] != "owned" else highest
 
 
 def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Count who was found, who was accused, and how well each witness separates."""
 
-    def side(is_theft: bool) -> list[Control]:
-        return [
-            Control(row["name"], Statistics.from_mapping(row["triggered"]))
-            for row in rows
-            if row["theft"] is is_theft
-        ]
+    def measured(chosen: Sequence[dict[str, Any]]) -> list[Control]:
+        return [Control(row["name"], Statistics.from_mapping(row["triggered"])) for row in chosen]
 
     thefts = [row for row in rows if row["theft"]]
+    promised = [row for row in thefts if not row["beyond"]]
     innocents = [row for row in rows if not row["theft"]]
     return {
         "thefts": len(thefts),
@@ -279,7 +292,15 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "innocents": len(innocents),
         "innocents_accused": sum(row["verdict"] == "owned" for row in innocents),
         "innocents_accused_by_paper": sum(row["paper"] == "owned" for row in innocents),
-        "separation": [each.to_mapping() for each in separations(side(False), side(True))],
+        "promised": len(promised),
+        "promised_found": sum(row["verdict"] == "owned" for row in promised),
+        "area_under_roc": area_under(
+            roc_curve(*(np.array([margin(row) for row in side]) for side in (innocents, promised)))
+        ),
+        "separation": [
+            {k: v for k, v in each.to_mapping().items() if k != "roc"}
+            for each in separations(measured(innocents), measured(promised))
+        ],
     }
 
 

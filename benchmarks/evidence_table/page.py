@@ -33,14 +33,18 @@ def section(document: Document) -> list[str]:
     calibration = document["calibration"]
     lines = [
         f"- thefts found: {document['thefts_found']} of {document['thefts']} "
-        f"(rule `paper`: {document['thefts_found_by_paper']})",
+        f"(rule `paper`: {document['thefts_found_by_paper']}); of those pruned by no more than "
+        f"40 % (feed-forward layers alone: 50 %), {document['promised_found']} of "
+        f"{document['promised']}",
         f"- innocents accused: {accused} of {document['innocents']} "
         f"(rule `paper`: {document['innocents_accused_by_paper']})",
         f"- {calibration['num_control_models']} control models; stated rate {document['rate']:g} "
         f"with {calibration['confidence']:.0%} confidence; "
         f"{calibration['control_models_accused']} controls accused by the lines of the others, "
         f"which bounds the rate by {calibration['false_accusation_bound']:.2f}",
-        "- area under the ROC curve: "
+        "- area under the ROC curve, those thefts against all innocents: "
+        f"{document['area_under_roc']:.4f} by the margin to the nearest line; "
+        "by each statistic alone: "
         + ", ".join(
             f"{each['statistic']} {each['area_under_roc']:.4f}" for each in document["separation"]
         ),

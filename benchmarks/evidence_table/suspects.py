@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from evidence_table.tasks import Task, WeightChange, distil, finetune_on
@@ -29,6 +30,16 @@ from nsmark.verification.questions import Questions
 
 CHANGES: dict[str, OutputAlteration] = OUTPUT_ALTERATIONS | {
     "two linear maps": OutputAlteration("two linear maps", chain(linear_map, linear_map)),
+    "three linear maps": OutputAlteration(
+        "three linear maps", chain(linear_map, linear_map, linear_map)
+    ),
+    "bfloat16": OutputAlteration("bfloat16", lambda example, rng: to_bfloat16),
+    **{
+        f"{share:.0%} noise per dimension".replace("%", " %"): OutputAlteration(
+            "noise", noise_per_dimension(share)
+        )
+        for share in (0.01, 0.1, 0.5)
+    },
     "50 % noise per dimension, linear map": OutputAlteration(
         "50 % noise per dimension, linear map", chain(noise_per_dimension(0.5), linear_map)
     ),
@@ -42,6 +53,11 @@ CHANGES: dict[str, OutputAlteration] = OUTPUT_ALTERATIONS | {
 }
 
 
+def to_bfloat16(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return outputs as a server sends them that computes in half precision."""
+    return torch.from_numpy(outputs).bfloat16().double().numpy()
+
+
 @dataclass(frozen=True)
 class Base:
     """A model, before anything is done to its outputs."""
@@ -49,6 +65,8 @@ class Base:
     name: str
     is_theft: bool
     answers: Callable[[], RecordedOutputs]
+    is_beyond: bool = False
+    """Whether so much was pruned that nobody was promised to find it."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +100,12 @@ def bases(models: Models, questions: Questions) -> Iterator[Base]:
     """Yield every model; none of them is among the controls that lines are drawn from."""
 
     def base(
-        name: str, is_theft: bool, encoder: Encoder, *changes: WeightChange, pooling: str = ""
+        name: str,
+        is_theft: bool,
+        encoder: Encoder,
+        *changes: WeightChange,
+        pooling: str = "",
+        is_beyond: bool = False,
     ) -> Base:
         def answers() -> RecordedOutputs:
             model = copy.deepcopy(encoder)
@@ -92,7 +115,7 @@ def bases(models: Models, questions: Questions) -> Iterator[Base]:
                 model.pooling = pooling
             return ask(model.eval(), name, questions)
 
-        return Base(name, is_theft, answers)
+        return Base(name, is_theft, answers, is_beyond)
 
     for is_theft, model, name in (
         (True, models.marked, "marked"),
@@ -102,10 +125,12 @@ def bases(models: Models, questions: Questions) -> Iterator[Base]:
         for task in models.tasks:
             yield base(f"{name}, fine-tuned on {task.name}", is_theft, model, finetune_on(task))
         for share in (0.2, 0.4, 0.5, 0.6):
-            yield base(f"{name}, pruned {share:.0%}", is_theft, model, prune(share))
+            pruned = f"{name}, pruned {share:.0%}"
+            yield base(pruned, is_theft, model, prune(share), is_beyond=share > 0.4)
         for share in (0.5, 0.8, 0.9):
             how = prune_feed_forward(share)
-            yield base(f"{name}, feed-forward pruned {share:.0%}", is_theft, model, how)
+            pruned = f"{name}, feed-forward pruned {share:.0%}"
+            yield base(pruned, is_theft, model, how, is_beyond=share > 0.5)
         yield base(f"{name}, 8-bit weights", is_theft, model, quantise(8))
         if models.tasks:
             task = models.tasks[0]
@@ -155,8 +180,10 @@ def ask(encoder: Encoder, name: str, questions: Questions) -> RecordedOutputs:
 
 def changed(answers: RecordedOutputs, change: str, seed: int) -> RecordedOutputs:
     """Return answers as an API would send them after a change, rounded to float32."""
-    drawn = CHANGES[change].draw(answers.triggered, np.random.default_rng(seed))
-    parts = (drawn(answers.triggered), drawn(answers.untriggered))
+    parts = (answers.triggered, answers.untriggered)
+    if change in CHANGES:
+        drawn = CHANGES[change].draw(answers.triggered, np.random.default_rng(seed))
+        parts = (drawn(answers.triggered), drawn(answers.untriggered))
     rounded = (part.astype(np.float32).astype(np.float64) for part in parts)
     return RecordedOutputs(f"{answers.name} | {change}", *rounded)
 

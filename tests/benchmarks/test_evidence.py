@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
@@ -22,6 +23,14 @@ def script():
     yield module
     sys.path[:] = before
     del sys.modules["evidence"]
+
+
+WITNESSES = (
+    "extraction_rate",
+    "predictability",
+    "aligned_predictability",
+    "aligned_subspace_overlap",
+)
 
 
 def row(name: str, *, theft: bool, owned: bool) -> dict:
@@ -41,9 +50,11 @@ def row(name: str, *, theft: bool, owned: bool) -> dict:
     verdict = "owned" if owned else "not_shown"
     return {
         "theft": theft,
+        "beyond": "60%" in name,
         "name": name,
         "triggered": values,
         "untriggered": values,
+        "lines": dict.fromkeys(WITNESSES, 0.5),
         "verdict": verdict,
         "paper": verdict,
     }
@@ -58,7 +69,9 @@ def test_the_page_names_who_was_missed_and_who_was_accused(script):
     ]
     summary = script.summarise(rows)
     assert (summary["thefts"], summary["thefts_found"]) == (2, 1)
+    assert (summary["promised"], summary["promised_found"]) == (1, 1)
     assert (summary["innocents"], summary["innocents_accused"]) == (2, 1)
+    assert summary["area_under_roc"] == 1.0
     assert summary["separation"][0]["area_under_roc"] == 1.0
     calibration = {
         "num_control_models": 20,
@@ -72,6 +85,14 @@ def test_the_page_names_who_was_missed_and_who_was_accused(script):
     assert "marked, pruned 60%: as it is" in page
     assert "### Innocents accused" in page
     assert "| as it is | 1 of 2 | 1 of 2 |" in page
+
+
+def test_a_margin_counts_only_where_the_rule_accuses(script):
+    assert script.margin(row("marked", theft=True, owned=True)) > 1
+    assert script.margin(row("marked", theft=True, owned=False)) == -np.inf
+    assert -1 < script.margin(row("unmarked", theft=False, owned=False)) < 0
+    unmeasured = row("signs", theft=False, owned=False) | {"lines": None}
+    assert script.margin(unmeasured) == -np.inf
 
 
 @pytest.mark.slow
