@@ -304,6 +304,21 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def json_lines(document: dict[str, Any]) -> str:
+    """Return a document as JSON, a line for every suspect, six digits to a number."""
+
+    def short(value: Any) -> Any:
+        if isinstance(value, float):
+            return float(f"{value:.6g}")
+        if isinstance(value, dict):
+            return {name: short(each) for name, each in value.items()}
+        return [short(each) for each in value] if isinstance(value, list | tuple) else value
+
+    rows = ",\n".join(json.dumps(short(row)) for row in document["rows"])
+    head = json.dumps(short({k: v for k, v in document.items() if k != "rows"}), indent=1)
+    return f'{head.removesuffix("}").rstrip()},\n "rows": [\n{rows}\n]}}\n'
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -336,7 +351,7 @@ def main(words: Sequence[str] | None = None) -> None:
         "seconds": round(time.perf_counter() - started, 1),
         "rows": rows,
     }
-    arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    arguments.json.write_text(json_lines(document), encoding="utf-8")
     if arguments.markdown is not None:
         arguments.markdown.write_text(markdown([document]), encoding="utf-8")
     print(json.dumps({k: v for k, v in document.items() if k not in ("rows", "separation")}))

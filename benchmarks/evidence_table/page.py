@@ -1,8 +1,14 @@
-"""The page about suspects: who was found, who was accused, and by what."""
+"""The page about suspects: who was found, who was accused, and by what.
+
+python benchmarks/evidence_table/page.py JSON... > docs/results/evidence.md
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 Document = dict[str, Any]
@@ -110,3 +116,7 @@ def changes_table(rows: Sequence[Document]) -> str:
             counts.append(f"{owned} of {len(side)}")
         lines.append(f"| {change} | {counts[0]} | {counts[1]} |")
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown([json.loads(Path(name).read_text("utf-8")) for name in sys.argv[1:]]), end="")
