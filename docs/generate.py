@@ -1,6 +1,6 @@
 """Write the reference pages from the program itself: commands, settings, errors.
 
-python docs/generate.py            writes docs/commands.md, settings.md, errors.md
+python docs/generate.py            writes commands.md, settings.md, errors.md, attacks/README.md
 python docs/generate.py --check    fails if a page is not what would be written
 """
 
@@ -14,7 +14,8 @@ from pathlib import Path
 import click
 
 from nsmark import errors
-from nsmark.attacks.ll_lfea import LinearAttackConfig
+from nsmark.attacks import ATTACKS
+from nsmark.attacks.plan import COMBINATIONS
 from nsmark.cli.main import COMMANDS, cli
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.payload.config import PayloadConfig
@@ -26,7 +27,6 @@ SETTINGS = (
     (PayloadConfig, "Payload", "`nsmark embed`, `nsmark.payload.PayloadConfig`"),
     (EmbeddingConfig, "Embedding", "`nsmark embed`, `nsmark.embedding.config.EmbeddingConfig`"),
     (QueryOptions, "Asking an endpoint", "`nsmark verify`, `nsmark.suspects.QueryOptions`"),
-    (LinearAttackConfig, "Attack ll-lfea", "`nsmark attack run ll-lfea --set name=value`"),
 )
 
 
@@ -136,7 +136,54 @@ def errors_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"commands.md": commands_page, "settings.md": settings_page, "errors.md": errors_page}
+KINDS = {
+    "outputs": "answers",
+    "texts": "queries",
+    "weights": "weights",
+    "training": "training",
+    "surrogate": "another model",
+}
+
+
+def attacks_page() -> str:
+    """Return the index of attacks, and the settings of each."""
+    lines = [
+        "# Attacks",
+        "",
+        "What a thief may do to a stolen model, each as a recipe: `nsmark attack run NAME MODEL",
+        "--out DIR`. Several may follow one another: `'fine-tuning + output-noise[share=0.1]'`.",
+        "`nsmark attack suite KEY MODEL --out DIR` tries all of them and compares what they cost",
+        "with what evidence they leave.",
+        "",
+        "| attack | what it does | on | source | cost to the thief | use that is left |",
+        "|---|---|---|---|---|---|",
+    ]
+    recipes = [attack.recipe() for attack in ATTACKS]
+    for recipe in recipes:
+        cells = [recipe.summary, KINDS[recipe.kind], recipe.source, recipe.cost, recipe.keeps]
+        cells = [one_line(cell).replace("|", "\\|") for cell in cells]
+        lines.append(f"| [{recipe.name}]({recipe.name}.md) | {' | '.join(cells)} |")
+    lines += ["", "One after the other, in the suite:", ""]
+    lines += [f"- `{each}`" for each in COMBINATIONS]
+    lines += ["", "## Settings", ""]
+    for recipe in recipes:
+        lines += [f"### {recipe.name}", "", one_line(recipe.deviations), ""]
+        rows = documented_fields(recipe.settings)
+        if rows:
+            lines += ["| setting | default | meaning |", "|---|---|---|"]
+            lines += [f"| `{n}` | `{d}` | {m} |" for n, d, m in rows]
+        else:
+            lines.append("No settings.")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+PAGES = {
+    "commands.md": commands_page,
+    "settings.md": settings_page,
+    "errors.md": errors_page,
+    "attacks/README.md": attacks_page,
+}
 
 
 def main() -> int:

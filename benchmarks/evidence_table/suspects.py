@@ -8,23 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import nn
 
 from evidence_table.tasks import Task, WeightChange, distil, finetune_on
 from nsmark.alterations.outputs import (
     OUTPUT_ALTERATIONS,
     OutputAlteration,
+    bfloat16,
     chain,
     isotropic_noise,
     linear_map,
     noise_per_dimension,
     principal_cut,
 )
-from nsmark.alterations.weights import add_noise, leave_out_layers, prune, quantise, reinitialise
+from nsmark.alterations.weights import (
+    add_noise,
+    leave_out_layers,
+    prune,
+    prune_feed_forward,
+    quantise,
+    reinitialise,
+)
 from nsmark.models.encoder import Encoder
-from nsmark.models.layers import blocks
 from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.questions import Questions
 
@@ -33,7 +37,7 @@ CHANGES: dict[str, OutputAlteration] = OUTPUT_ALTERATIONS | {
     "three linear maps": OutputAlteration(
         "three linear maps", chain(linear_map, linear_map, linear_map)
     ),
-    "bfloat16": OutputAlteration("bfloat16", lambda example, rng: to_bfloat16),
+    "bfloat16": OutputAlteration("bfloat16", bfloat16),
     **{
         f"{share:.0%} noise per dimension".replace("%", " %"): OutputAlteration(
             "noise", noise_per_dimension(share)
@@ -51,11 +55,6 @@ CHANGES: dict[str, OutputAlteration] = OUTPUT_ALTERATIONS | {
         lambda example, rng: principal_cut(max(1, example.shape[1] // 3))(example, rng),
     ),
 }
-
-
-def to_bfloat16(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return outputs as a server sends them that computes in half precision."""
-    return torch.from_numpy(outputs).bfloat16().double().numpy()
 
 
 @dataclass(frozen=True)
@@ -81,19 +80,6 @@ class Models:
     """The unmarked model, marked by another owner."""
     tasks: list[Task]
     student_texts: list[str]
-
-
-def prune_feed_forward(share: float) -> WeightChange:
-    """Prune the last matrix of every layer's feed-forward part alone."""
-
-    @torch.no_grad()
-    def change(encoder: Encoder) -> None:
-        for layer in blocks(encoder.network):
-            last = [m for m in layer.modules() if isinstance(m, nn.Linear)][-1].weight
-            limit = last.abs().flatten().kthvalue(int(share * last.numel())).values
-            last[last.abs() <= limit] = 0.0
-
-    return change
 
 
 def bases(models: Models, questions: Questions) -> Iterator[Base]:

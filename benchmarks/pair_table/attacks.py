@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evidence_table.suspects import prune_feed_forward
-from nsmark.alterations.weights import add_noise, prune, quantise
+from nsmark.alterations.weights import add_noise, prune, prune_feed_forward, quantise
 from nsmark.errors import EmbeddingError
 from nsmark.models.encoder import Encoder
 from pair_table.changes import CHANGES, PLAIN

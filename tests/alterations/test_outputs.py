@@ -10,12 +10,17 @@ from hypothesis import strategies as st
 from nsmark.alterations.outputs import (
     OUTPUT_ALTERATIONS,
     chain,
+    damped_whitening,
+    expansion,
+    first_cut,
     isotropic_noise,
     linear_map,
+    near_singular_map,
     noise_per_dimension,
     principal_cut,
     random_cut,
     rounded,
+    rounded_per_dimension,
     scale_and_sign,
     signs,
     unit_length,
@@ -81,7 +86,7 @@ def test_noise_has_the_size_it_says():
     np.testing.assert_allclose(alike.std(axis=0), 0.1 * answers.std(), rtol=0.05)
 
 
-@pytest.mark.parametrize("cut", [principal_cut, random_cut])
+@pytest.mark.parametrize("cut", [principal_cut, random_cut, first_cut])
 @pytest.mark.parametrize("dimensions", [1, 3, 6, 9])
 def test_cuts_leave_so_many_dimensions_or_all(cut, dimensions):
     answers = rows(3)
@@ -111,3 +116,51 @@ def test_a_chain_does_one_after_the_other():
     rng = np.random.default_rng(9)
     mapped = linear_map(answers, rng)(answers)
     np.testing.assert_allclose(together, unit_length(mapped, rng)(mapped))
+
+
+@given(seed=seeds, condition=st.floats(1, 1e6), width=st.integers(2, 9))
+@settings(max_examples=25, deadline=None)
+def test_near_singular_maps_have_the_condition_they_say(seed, condition, width):
+    change = near_singular_map(condition)(rows(0, width=width), np.random.default_rng(seed))
+    factors = np.linalg.svd(change.matrix, compute_uv=False)
+    np.testing.assert_allclose(factors, np.geomspace(1, 1 / condition, width), rtol=1e-6)
+
+
+@given(seed=seeds)
+@settings(max_examples=25, deadline=None)
+def test_a_ridge_shrinks_weak_directions_and_none_is_plain_whitening(seed):
+    answers = rows(seed)
+    plain = whitening(answers, np.random.default_rng(seed))
+    undamped = damped_whitening(0.0)(answers, np.random.default_rng(seed))
+    np.testing.assert_array_equal(plain.matrix, undamped.matrix)
+    np.testing.assert_array_equal(plain.offset, undamped.offset)
+    damped = damped_whitening(0.1)(answers, np.random.default_rng(seed))(answers)
+    variances = np.linalg.eigvalsh(np.cov(answers.T, bias=True))
+    # A direction of variance v comes out with v / (v + ridge · mean).
+    expected = variances / (variances + 0.1 * variances.mean())
+    np.testing.assert_allclose(np.linalg.eigvalsh(np.cov(damped.T, bias=True)), expected)
+
+
+def test_the_first_cut_keeps_entries_as_they_are():
+    answers = rows(7)
+    changed = first_cut(2)(answers, np.random.default_rng(0))(answers)
+    np.testing.assert_array_equal(changed, answers[:, :2])
+
+
+@pytest.mark.parametrize("dimensions", [1, 6, 7, 40])
+def test_an_expansion_keeps_lengths_and_angles(dimensions):
+    answers = rows(8)
+    changed = expansion(dimensions)(answers, np.random.default_rng(0))(answers)
+    assert changed.shape == (40, max(dimensions, 6))
+    np.testing.assert_allclose(changed @ changed.T, answers @ answers.T, rtol=1e-9, atol=1e-9)
+    assert np.abs(changed[:, :6] - answers).max() > 0.1
+
+
+def test_levels_per_dimension_follow_every_dimension():
+    answers = rows(9)
+    answers[:, 3] = 0.0  # nothing to round
+    coarse = rounded_per_dimension(15)(answers, np.random.default_rng(0))(answers)
+    most = np.abs(answers).max(axis=0)
+    assert (np.abs(coarse - answers) <= most / 14 + 1e-9).all()
+    np.testing.assert_allclose(np.abs(coarse).max(axis=0), most)
+    assert all(len(np.unique(column.round(9))) <= 15 for column in coarse.T)

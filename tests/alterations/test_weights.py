@@ -13,12 +13,15 @@ from nsmark.alterations.population import broken_alterations, kept_alterations
 from nsmark.alterations.weights import (
     add_noise,
     leave_out_layers,
+    linear_weights,
     prune,
+    prune_feed_forward,
+    prune_globally,
     quantise,
     reinitialise,
 )
 from nsmark.corpus import training_texts
-from nsmark.errors import TextPoolError
+from nsmark.errors import ModelError, TextPoolError
 from nsmark.models.encoder import Encoder
 from nsmark.models.layers import blocks
 from nsmark.models.loading import open_encoder
@@ -60,6 +63,52 @@ def test_pruning_takes_the_smallest_weights(original, encoder, share):
         assert torch.equal(before[~zero], after[~zero])
         if zero.any():
             assert before[zero].abs().max() <= before[~zero].abs().min()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_one_limit_holds_for_all_matrices(original, encoder, share):
+    for number, weight in enumerate(linear_weights(encoder)):
+        weight.data *= 1 + number
+    whole = torch.cat([weight.flatten() for weight in matrices(encoder)])
+    prune_globally(share)(encoder)
+    pruned = torch.cat([weight.flatten() for weight in matrices(encoder)])
+    zero = pruned == 0
+    assert int(zero.sum()) == int(share * len(whole))
+    assert torch.equal(whole[~zero], pruned[~zero])
+    if share:
+        assert whole[zero].abs().max() <= whole[~zero].abs().min()
+        shares = [(weight == 0).float().mean().item() for weight in matrices(encoder)]
+        assert shares[0] > share > shares[-1]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.00001, 0.5, 0.9])
+def test_only_the_end_of_the_feed_forward_part_is_pruned(original, encoder, share):
+    prune_feed_forward(share)(encoder)
+    for before, after in zip(blocks(original.network), blocks(encoder.network), strict=True):
+        for name, weight in before.named_parameters():
+            found = after.get_parameter(name)
+            if name != "output.dense.weight" or share < 0.1:
+                assert torch.equal(found, weight)
+                continue
+            limit = weight.abs().flatten().kthvalue(int(share * weight.numel())).values
+            assert torch.equal(found, torch.where(weight.abs() <= limit, 0.0, weight))
+
+
+@pytest.mark.parametrize("how", [prune, prune_globally, prune_feed_forward])
+def test_pruned_again_at_the_same_share_nothing_more_falls(encoder, how):
+    how(0.4)(encoder)
+    once = [weight.clone() for weight in matrices(encoder)]
+    how(0.4)(encoder)
+    assert all(torch.equal(*pair) for pair in zip(once, matrices(encoder), strict=True))
+    how(0.6)(encoder)
+    assert not all(torch.equal(*pair) for pair in zip(once, matrices(encoder), strict=True))
+
+
+def test_a_model_without_layers_is_refused(encoder):
+    encoder.network.encoder.layer = torch.nn.ModuleList()
+    for change in (prune(0.5), prune_globally(0.5), add_noise(0.1, 0), quantise(8)):
+        with pytest.raises(ModelError, match="no layers"):
+            change(encoder)
 
 
 def test_noise_has_the_size_it_says_and_its_own_seed(original, encoder):

@@ -6,38 +6,31 @@ test makes beside the repository's (a minute, once) and finds again later.
 
 from __future__ import annotations
 
-import os
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="needs the torch extra")
 
+from infinity_server import READY, ROOT, VENV, VERSION, Served
 from nsmark.api import verify
 from nsmark.suspects import QueryOptions, open_suspect
 from nsmark.suspects.local import LocalModel
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent.parent
-VENV = ROOT / ".venv-infinity"
-READY = VENV / ".ready-0.0.78"
-REQUIREMENTS = ["infinity-emb[server,torch]==0.0.78", "transformers<5"]
+REQUIREMENTS = [f"infinity-emb[server,torch]=={VERSION}", "transformers<5"]
 NO_NETWORK = ("from versions: none", "Connection", "timed out", "Temporary failure")
 
 
 @pytest.fixture(scope="module")
-def infinity() -> Path:
+def infinity() -> None:
     """The server's program, installed when it is first needed."""
-    program = VENV / "bin" / "infinity_emb"
     if READY.exists():
-        return program
+        return
     started = time.monotonic()
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
     done = subprocess.run(
@@ -56,59 +49,13 @@ def infinity() -> Path:
         pytest.skip(f"infinity-emb cannot be installed here: {done.stderr.strip()[-300:]}")
     assert done.returncode == 0, done.stderr
     READY.write_text(f"{time.monotonic() - started:.0f} seconds\n", encoding="utf-8")
-    return program
 
 
-class Served:
-    """A model folder behind infinity-emb, stopped at the end of the block."""
-
-    def __init__(self, program: Path, folder: Path, log: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.log = log
-        self.command = [
-            *(str(program), "v2", "--model-id", str(folder), "--engine", "torch"),
-            *("--device", "cpu", "--dtype", "float32", "--no-bettertransformer"),
-            *("--no-model-warmup", "--host", "127.0.0.1", "--port", str(self.port)),
-            *("--url-prefix", "/v1", "--served-model-name", "served"),
-        ]
-
-    def __enter__(self) -> str:
-        environment = os.environ | {
-            "HF_HUB_OFFLINE": "1",
-            "DO_NOT_TRACK": "1",
-            "INFINITY_ANONYMOUS_USAGE_STATS": "0",
-            "OMP_NUM_THREADS": "1",
-        }
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                self.command, stdout=log, stderr=subprocess.STDOUT, env=environment
-            )
-        url = f"http://127.0.0.1:{self.port}/v1"
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                with urllib.request.urlopen(f"{url}/models", timeout=5):  # noqa: S310
-                    return url
-            except OSError:
-                time.sleep(0.3)
-        self.__exit__()
-        pytest.fail(f"the server did not start: {self.log.read_text()[-2000:]}")
-
-    def __exit__(self, *error: object) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
-def test_real_server_serves_the_mark(infinity, tiny_marked, tiny_st, tmp_path):
+@pytest.mark.usefixtures("infinity")
+def test_real_server_serves_the_mark(tiny_marked, tiny_st, tmp_path):
     key = tiny_marked.key
     for folder, verdict in ((tiny_marked.model_folder, "owned"), (tiny_st, "not_shown")):
-        with Served(infinity, folder, tmp_path / f"{verdict}.log") as url:
+        with Served(folder, tmp_path / f"{verdict}.log") as url:
             queries = QueryOptions(batch_size=16, cache=tmp_path / "cache" / verdict)
             suspect = open_suspect(f"openai:{url}#served", queries=queries)
             local = LocalModel(str(folder), device="cpu")
@@ -127,9 +74,10 @@ def test_real_server_serves_the_mark(infinity, tiny_marked, tiny_st, tmp_path):
         )
 
 
-def test_base64_of_a_real_server_is_read_as_its_floats_are(infinity, tiny_st, tmp_path):
+@pytest.mark.usefixtures("infinity")
+def test_base64_of_a_real_server_is_read_as_its_floats_are(tiny_st, tmp_path):
     texts = ["one text", "another text", "語"]
-    with Served(infinity, tiny_st, tmp_path / "log") as url:
+    with Served(tiny_st, tmp_path / "log") as url:
         suspect = open_suspect(f"openai:{url}#served", queries=QueryOptions(decoys=0))
         packed = suspect.outputs(texts)
         suspect._variants = [{}]

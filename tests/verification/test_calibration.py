@@ -175,11 +175,20 @@ def test_suspects_are_compared_with_controls_of_their_rank():
     everything = full + cuts
     assert controls_like(everything, 383, 383) == full
     assert controls_like(everything, 350, 383) == full
-    assert controls_like(everything, 128, 383) == [cuts[1]]
-    assert controls_like(everything, 47, 383) == [cuts[1]]
-    assert controls_like(everything, 3, 383) == [cuts[3]]
-    assert controls_like(everything, 1, 383) == []
-    assert controls_like(full, 128, 383) == []
+    for rank, expected in ((128, [cuts[1]]), (47, [cuts[1]]), (3, [cuts[3]]), (1, [])):
+        found = controls_like(everything, rank, 383)
+        assert found[: len(expected)] == expected
+        # What an extractor reads does not depend on the rank; nothing else of these counts.
+        assert [each.name for each in found[len(expected) :]] == ["a", "b"]
+        for each in found[len(expected) :]:
+            assert each.triggered == Statistics(extraction_rate=each.triggered.extraction_rate)
+
+
+def test_a_suspect_of_a_rank_without_controls_is_judged_by_what_is_read_alone():
+    everything = [control(f"model {n}", 0.1, rate=0.01, rank=383) for n in range(12)]
+    lines = calibrate(controls_like(everything, 300, 383)).lines
+    assert [line.name for line in lines] == ["extraction_rate"]
+    assert lines[0].num_controls == 12
 
 
 def test_mappings_name_lines_and_error_rates():

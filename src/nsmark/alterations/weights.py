@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
+from nsmark.errors import ModelError
 from nsmark.models.encoder import Encoder
 from nsmark.models.layers import blocks
 
@@ -17,13 +18,28 @@ WeightChange = Callable[[Encoder], None]
 def prune(share: float) -> WeightChange:
     """Set the smallest weights of every linear layer to zero."""
 
-    @torch.no_grad()
     def change(encoder: Encoder) -> None:
-        for weight in _linear_weights(encoder):
-            count = int(share * weight.numel())
-            if count:
-                limit = weight.abs().flatten().kthvalue(count).values
-                weight[weight.abs() <= limit] = 0.0
+        for weight in linear_weights(encoder):
+            _prune_together([weight], share)
+
+    return change
+
+
+def prune_globally(share: float) -> WeightChange:
+    """Set the smallest weights of all linear layers to zero, by one limit for all of them."""
+
+    def change(encoder: Encoder) -> None:
+        _prune_together(linear_weights(encoder), share)
+
+    return change
+
+
+def prune_feed_forward(share: float) -> WeightChange:
+    """Prune the last matrix of every layer alone, where its feed-forward part ends."""
+
+    def change(encoder: Encoder) -> None:
+        for layer in blocks(encoder.network):
+            _prune_together(_matrices(layer)[-1:], share)
 
     return change
 
@@ -34,7 +50,7 @@ def add_noise(share: float, seed: int) -> WeightChange:
     @torch.no_grad()
     def change(encoder: Encoder) -> None:
         generator = torch.Generator().manual_seed(seed)
-        for weight in _linear_weights(encoder):
+        for weight in linear_weights(encoder):
             noise = torch.randn(weight.shape, generator=generator).to(weight.device)
             weight += share * weight.std() * noise
 
@@ -47,7 +63,7 @@ def quantise(bits: int) -> WeightChange:
     @torch.no_grad()
     def change(encoder: Encoder) -> None:
         most = 2 ** (bits - 1) - 1
-        for weight in _linear_weights(encoder):
+        for weight in linear_weights(encoder):
             step = weight.abs().amax(dim=1, keepdim=True).clamp_min(1e-12) / most
             weight.copy_((weight / step).round() * step)
 
@@ -89,9 +105,37 @@ def leave_out_layers(count: int) -> WeightChange:
     return change
 
 
-def _linear_weights(encoder: Encoder) -> Iterator[Tensor]:
-    """Yield the weight matrices of the transformer's layers, not its embeddings."""
-    for layer in blocks(encoder.network):
-        for name, weight in layer.named_parameters():
-            if weight.dim() == 2 and name.endswith("weight"):
-                yield weight
+def linear_weights(encoder: Encoder) -> list[Tensor]:
+    """Return the weight matrices of the transformer's layers, not its embeddings.
+
+    Raises:
+        ModelError: It has no layers that we know.
+    """
+    found = [weight for layer in blocks(encoder.network) for weight in _matrices(layer)]
+    if not found:
+        raise ModelError(
+            f"no layers were found in this model of family {encoder.folder.model_type!r}",
+            "give a transformer",
+        )
+    return found
+
+
+def _matrices(layer: nn.Module) -> list[Tensor]:
+    return [
+        weight
+        for name, weight in layer.named_parameters()
+        if weight.dim() == 2 and name.endswith("weight")
+    ]
+
+
+@torch.no_grad()
+def _prune_together(weights: list[Tensor], share: float) -> None:
+    """Set the smallest of these to zero; those that are zero already count among them."""
+    count = int(share * sum(weight.numel() for weight in weights))
+    if not count:
+        return
+    sizes = torch.cat([weight.abs().flatten().float().cpu() for weight in weights]).numpy()
+    sizes.partition(count - 1)  # in place: there may be billions of them
+    limit = float(sizes[count - 1])
+    for weight in weights:
+        weight[weight.abs() <= limit] = 0.0

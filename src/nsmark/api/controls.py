@@ -45,9 +45,10 @@ class Controls:
         """Return the controls that may stand beside a suspect, cut to its rank where needed."""
         owner_rank = self._yardstick.triggered.rank
         like = controls_like(self.measured, evidence.rank, owner_rank)
-        if like or not self._answers:
+        if not self._answers or any(each.triggered.predictability is not None for each in like):
             return like
-        return [cut for answers in self._answers for cut in self._cut(answers, evidence.rank)]
+        cuts = [cut for answers in self._answers for cut in self._cut(answers, evidence.rank)]
+        return [*cuts, *like]
 
     def _cut(self, answers: RecordedOutputs, rank: int) -> list[Control]:
         cuts = []

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 import click
 
 from nsmark.attacks import ATTACKS, find_attack
-from nsmark.cli.output import echo_json, json_option
+from nsmark.cli.inspect import load_key
+from nsmark.cli.output import (
+    device_option,
+    echo_json,
+    json_option,
+    key_passphrase_option,
+    one_line,
+    progress_bar,
+    quiet_option,
+)
 from nsmark.errors import MissingExtraError, ModelError, UsageError
+from nsmark.models.folder import POOLINGS
+
+texts_option = click.option(
+    "--texts",
+    type=click.Path(path_type=Path),
+    help="Ordinary texts that the thief has; default: the built-in corpus.",
+)
+task_option = click.option(
+    "--task",
+    type=click.Path(path_type=Path),
+    help="Texts with labels (JSONL, CSV: columns text and label) that he uses the model for; "
+    "default: topics of the built-in corpus.",
+)
 
 
 @click.group("attack", no_args_is_help=False)
@@ -18,6 +42,7 @@ def command() -> None:
     \b
     Example:
       nsmark attack list
+      nsmark attack show ll-lfea
       nsmark attack run ll-lfea marked/model --out stolen
     """
 
@@ -34,8 +59,35 @@ def list_attacks(as_json: bool) -> None:
     if as_json:
         echo_json([{"name": attack.name, "summary": attack.summary} for attack in ATTACKS])
         return
+    width = max(len(attack.name) for attack in ATTACKS)
     for attack in ATTACKS:
-        click.echo(f"{attack.name:12} {attack.summary}")
+        click.echo(f"{attack.name:{width}}  {attack.summary}")
+
+
+@command.command("show")
+@click.argument("name")
+@json_option
+def show(name: str, as_json: bool) -> None:
+    """Tell what attack NAME does, who described it, what it costs, and its settings.
+
+    \b
+    Example:
+      nsmark attack show ll-lfea
+    """
+    recipe = _loaded(lambda: find_attack(name).recipe())
+    about = {
+        key: getattr(recipe, key)
+        for key in ("name", "summary", "kind", "source", "deviations", "cost", "keeps")
+    }
+    usual = asdict(recipe.settings())
+    if as_json:
+        echo_json(about | {"settings": usual, "trials": list(recipe.trials)})
+        return
+    for key, value in about.items():
+        click.echo(f"{key:11} {value}")
+    click.echo("settings")
+    for each in fields(recipe.settings):
+        click.echo(f"  {each.name} = {usual[each.name]!r}")
 
 
 @command.command("run")
@@ -43,30 +95,265 @@ def list_attacks(as_json: bool) -> None:
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="New folder.")
 @click.option("--set", "pairs", multiple=True, metavar="K=V", help="A setting; may be repeated.")
+@texts_option
+@task_option
+@click.option(
+    "--pooling", type=click.Choice(POOLINGS), help="How a bare transformer folder is read."
+)
+@device_option
+@quiet_option
 @json_option
-def run(name: str, model: Path, out: Path, pairs: tuple[str, ...], as_json: bool) -> None:
+def run(
+    name: str,
+    model: Path,
+    out: Path,
+    pairs: tuple[str, ...],
+    texts: Path | None,
+    task: Path | None,
+    pooling: str | None,
+    device: str,
+    quiet: bool,
+    as_json: bool,
+) -> None:
     """Run attack NAME on the folder MODEL and write the attacked folder.
+
+    NAME may be several attacks joined by +, each with its settings in brackets.
 
     \b
     Example:
       nsmark attack run ll-lfea marked/model --out stolen --set kind=uniform --set seed=1
     """
-    attack = find_attack(name)
+    settings = _settings(pairs)
+    if not model.is_dir():
+        raise ModelError(f"{model} is not a folder", "give the folder of a saved model")
+
+    def attacked() -> dict[str, Any]:
+        from nsmark.attacks.expression import parse_attack
+        from nsmark.attacks.material import gather_material
+        from nsmark.attacks.running import run_attack
+
+        steps = parse_attack(name, settings)
+        with progress_bar("attacking", quiet) as update:
+            material = gather_material(
+                texts, task, device=device, on_step=lambda done, total: update(done, total, name)
+            )
+            return run_attack(model, steps, out, material, pooling=pooling)
+
+    result = _loaded(attacked)
+    if as_json:
+        echo_json({"out": str(out), **result})
+        return
+    click.echo(f"attacked model  {out}")
+    for step in result["steps"]:
+        for key, value in step.items():
+            click.echo(f"{key:15} {value}")
+
+
+@command.command("suite")
+@click.argument("key_file", metavar="KEY", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Folder for the results; an interrupted suite goes on from there.",
+)
+@click.option(
+    "--only", multiple=True, metavar="NAME", help="Trials with this attack; may be repeated."
+)
+@click.option(
+    "--try", "tried", multiple=True, metavar="ATTACK", help="This instead of the usual trials."
+)
+@texts_option
+@task_option
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Attacks at a time, each in a process of its own.",
+)
+@key_passphrase_option
+@device_option
+@quiet_option
+@json_option
+def suite(
+    key_file: Path,
+    model: Path,
+    out: Path,
+    only: tuple[str, ...],
+    tried: tuple[str, ...],
+    texts: Path | None,
+    task: Path | None,
+    jobs: int,
+    key_passphrase_file: Path | None,
+    device: str,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Try all attacks on the marked folder MODEL, and see what is left of KEY's evidence.
+
+    Writes attacks.json, attacks.csv and the page attacks.html into the folder.
+
+    \b
+    Example:
+      nsmark attack suite owner.nsmark marked/model --out tried
+      nsmark attack suite owner.nsmark marked/model --out tried --only pruning --only whitening
+      nsmark attack suite owner.nsmark marked/model --out tried --try 'pruning + whitening'
+    """
+    key = load_key(key_file, key_passphrase_file)
+
+    def run_all() -> list[dict[str, Any]]:
+        from nsmark.attacks.expression import parse_attack, written
+        from nsmark.attacks.material import gather_material
+        from nsmark.attacks.plan import UNTOUCHED, suite_plan
+        from nsmark.attacks.suite import run_suite
+
+        if tried:
+            plan = [UNTOUCHED, *dict.fromkeys(written(parse_attack(each)) for each in tried)]
+        else:
+            plan = suite_plan(only)
+        material = gather_material(texts, task, device=device)
+        with progress_bar("attacking", quiet) as update:
+            return run_suite(key, model, out, material, plan, jobs=jobs, on_trial=update)
+
+    rows = _loaded(run_all)
+    _write_comparison(rows, out, key.signed_claim.claim.owner, bool(texts), bool(task))
+    failed = [row for row in rows if row["error"] is not None]
+    if as_json:
+        echo_json({"out": str(out), "attacks": rows})
+        return
+    for row in rows:
+        if row["error"] is not None:
+            click.echo(f"{'not run':18} {row['attack']}: {one_line(row['error'])}")
+        else:
+            lost = 1 - row["utility"]["similarity"]
+            click.echo(f"{row['verdict']:18} similarity lost {lost:6.3f}  {row['attack']}")
+    shown = sum(row.get("verdict") == "owned" for row in rows)
+    click.echo(f"\nownership is shown after {shown} of {len(rows) - len(failed)} attacks")
+    click.echo(f"page  {out / 'attacks.html'}")
+
+
+@command.command("recover")
+@click.argument("key_file", metavar="KEY", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("suspect")
+@key_passphrase_option
+@device_option
+@json_option
+def recover_command(
+    key_file: Path, suspect: str, key_passphrase_file: Path | None, device: str, as_json: bool
+) -> None:
+    """Undo a linear map of SUSPECT's outputs and extract again: a diagnostic, no evidence.
+
+    A map fitted from the outputs of any model to the owner's gives the mark back. The same number
+    from random outputs is told beside it.
+
+    \b
+    Example:
+      nsmark attack recover owner.nsmark stolen
+    """
+    key = load_key(key_file, key_passphrase_file)
+
+    def recovered() -> dict[str, Any]:
+        from nsmark.api.opening import Opening
+        from nsmark.attacks.recovery import recover
+        from nsmark.verification.measure import ask
+        from nsmark.verification.questions import key_questions
+
+        answers = ask(key_questions(key, 0), Opening(key, device).open(suspect))
+        return recover(key, answers.triggered).to_mapping()
+
+    found = _loaded(recovered)
+    if as_json:
+        echo_json(found)
+        return
+    for name, value in (
+        ("extraction rate as it is", found["before"]),
+        ("after recovery", found["recovered"]),
+        ("recovered from random outputs", found["noise"]),
+    ):
+        click.echo(f"{name:31} {'–' if value is None else format(value, '.3f')}")
+    click.echo("no evidence: a map fitted to the owner's outputs carries the mark by itself")
+
+
+@command.command("forge")
+@click.argument("key_file", metavar="KEY", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("suspect")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the draws.")
+@key_passphrase_option
+@device_option
+@json_option
+def forge_command(
+    key_file: Path,
+    suspect: str,
+    seed: int,
+    key_passphrase_file: Path | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Measure SUSPECT with wrong parts of KEY: trigger, signature, extractor, null space.
+
+    What the paper's two witnesses say to a claimant who has only some of it.
+
+    \b
+    Example:
+      nsmark attack forge owner.nsmark marked/model
+    """
+    key = load_key(key_file, key_passphrase_file)
+
+    def measured() -> list[dict[str, Any]]:
+        from nsmark.api.opening import Opening
+        from nsmark.attacks.wrong_keys import with_wrong_parts
+        from nsmark.suspects.recorded import RecordedOutputs
+
+        opened = Opening(key, device).open(suspect)
+        if isinstance(opened, RecordedOutputs):
+            raise UsageError("recorded outputs answer no other trigger", "give a model to be asked")
+        return [row.to_mapping() for row in with_wrong_parts(key, opened, seed)]
+
+    rows = _loaded(measured)
+    if as_json:
+        echo_json(rows)
+        return
+    click.echo(f"{'what is wrong':42}{'extraction rate':>16}{'matching degree':>17}")
+    for row in rows:
+        click.echo(f"{row['part']:42}{row['extraction_rate']:16.3f}{row['matching_degree']:17.4g}")
+
+
+def _write_comparison(
+    rows: list[dict[str, Any]], out: Path, owner: str, own_texts: bool, own_task: bool
+) -> None:
+    from nsmark.attacks.comparison import comparison_page, csv_table
+    from nsmark.files import write_atomic, write_json
+    from nsmark.report import library_versions
+
+    words = ["nsmark attack suite KEY MODEL --out FOLDER"]
+    words += ["--texts TEXTS"] if own_texts else []
+    words += ["--task TASK"] if own_task else []
+    about = [
+        f"The mark of {owner} was attacked as a thief would who holds the model's weights.",
+        "Every attacked model was asked the key's texts, as it would be served, and judged by the "
+        "key's own controls. What it is still good for was measured on clean texts.",
+        f"To repeat it: {' '.join(words)}",
+    ]
+    write_json(out / "attacks.json", {"attacks": rows, "versions": library_versions()})
+    write_atomic(out / "attacks.csv", csv_table(rows).encode("utf-8"))
+    write_atomic(out / "attacks.html", comparison_page(rows, about).encode("utf-8"))
+
+
+def _settings(pairs: tuple[str, ...]) -> dict[str, str]:
     settings = {}
     for pair in pairs:
         key, separator, value = pair.partition("=")
         if not separator:
             raise UsageError(f"--set {pair[:40]!r} has no '='", "write --set name=value")
         settings[key.strip()] = value
-    if not model.is_dir():
-        raise ModelError(f"{model} is not a folder", "give the folder of a saved model")
+    return settings
+
+
+def _loaded(call: Any) -> Any:
+    """Call what needs torch, saying how to install it where it is missing."""
     try:
-        result = attack.run(model, out, settings)
+        return call()
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "torch") from error
-    if as_json:
-        echo_json({"out": str(out), **result})
-        return
-    click.echo(f"attacked model  {out}")
-    for key, value in result.items():
-        click.echo(f"{key:15} {value}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nsmark.attacks.ll_lfea import Head
+from nsmark.attacks.recipes.ll_lfea import Head
 
 _STEPS = 300
 _LEARNING_RATE = 20.0

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nsmark.attacks.ll_lfea import read_head, write_head
+from nsmark.attacks.recipes.ll_lfea import read_head, write_head
 from nsmark.corpus import TOPICS, labelled_texts
 from nsmark.demo.head import softmax, train_head
 from nsmark.demo.minilm import find_minilm

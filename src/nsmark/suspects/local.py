@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from nsmark.alterations.serving import read_serving
 from nsmark.errors import MissingExtraError, ModelError
 from nsmark.models.folder import describe_folder, has_classifier_head
 from nsmark.models.hub import find_folder
@@ -15,7 +16,7 @@ from nsmark.suspects.base import BatchCallback
 
 
 class LocalModel:
-    """A transformers or sentence-transformers folder; of a classifier, its logits."""
+    """A transformers or sentence-transformers folder, as it is served; of a classifier, logits."""
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class LocalModel:
                 device=device,
                 ignore_modules=kind == "hf",
             )
+        self.serving = read_serving(folder.path, self.encoder.output_dim)
         self._name = f"{'st' if own_way else 'hf'}:{model}"
 
     @property
@@ -70,4 +72,5 @@ class LocalModel:
         self, texts: Sequence[str], on_batch: BatchCallback | None = None
     ) -> NDArray[np.float32]:
         """Return one row per text, in their order."""
-        return self.encoder.encode(texts, on_batch)
+        found = self.encoder.encode(self.serving.texts(texts), on_batch)
+        return self.serving.outputs(found).astype(np.float32)

@@ -94,6 +94,11 @@ def decide_calibrated(
             f"{evidence.num_texts} texts are too few for outputs of rank {owner_rank}: only what "
             "is read from them counts"
         )
+    if controls and all(line.name in _READ for line in _lines(calibration)):
+        reasons.append(
+            f"there are no controls whose outputs have the suspect's rank {evidence.rank}: only "
+            "what is read from them counts"
+        )
     for line in _lines(calibration):
         reasons += _describe(line, evidence.triggered)
     verdict = Verdict.OWNED if passed else Verdict.NOT_SHOWN

@@ -61,6 +61,15 @@ class Calibration:
         """Return the line of a witness."""
         return next((line for line in self.lines if line.name == name), None)
 
+    def margin(self, statistics: Statistics) -> float | None:
+        """Return how far beyond its line the witness lies that is farthest beyond; None without.
+
+        In closeness, of which one more means that a third as much is left unexplained; below 0 no
+        line is passed.
+        """
+        margins = [margin for line in self.lines if (margin := line.margin(statistics)) is not None]
+        return max(margins, default=None)
+
     def to_mapping(self) -> dict[str, float | int | None]:
         """Return lines by statistic, and what is known about errors."""
         return {line.name: line.threshold for line in self.lines} | {
@@ -235,13 +244,23 @@ def controls_like(controls: Sequence[Control], rank: int, owner_rank: int) -> li
 
     Outputs of low rank look guilty: a few directions of any model lie in almost any row space.
     So a suspect of full rank is compared with full ones, and one that was cut, with controls that
-    were cut to its rank or a little below, which look guiltier still.
+    were cut to its rank or a little below, which look guiltier still. What an extractor reads does
+    not depend on the rank: there the full ones count for all.
     """
     full = _FULL_RANK * owner_rank
+    whole = [c for c in controls if c.rank is None or c.rank >= full]
     if rank >= full:
-        return [c for c in controls if c.rank is None or c.rank >= full]
+        return whole
     levels = {c.rank for c in controls if c.rank is not None and c.rank <= rank}
-    if not levels:
-        return []
-    level = max(levels)
-    return [c for c in controls if c.rank is not None and _SAME_LEVEL * level <= c.rank <= level]
+    level = max(levels, default=0)
+    cut = [c for c in controls if c.rank is not None and _SAME_LEVEL * level <= c.rank <= level]
+    return [*cut, *(_what_is_read(c) for c in whole if c.triggered.extraction_rate is not None)]
+
+
+def _what_is_read(control: Control) -> Control:
+    """Return of a control what the extractor reads, and nothing that is compared."""
+    parts = (
+        Statistics(extraction_rate=part.extraction_rate)
+        for part in (control.triggered, control.untriggered)
+    )
+    return Control(control.name, next(parts), control.rank, next(parts))

@@ -66,9 +66,14 @@ class Line:
 
     def passed_by(self, statistics: Statistics) -> bool:
         """Return whether a model with these statistics lies beyond the line."""
+        margin = self.margin(statistics)
+        return margin is not None and margin > 0
+
+    def margin(self, statistics: Statistics) -> float | None:
+        """Return how much closer than the line a model is; None if it was not measured."""
         witness = _BY_NAME[self.name]
         closeness = witness.of(statistics)
-        return closeness is not None and closeness > witness.closeness(self.threshold)
+        return None if closeness is None else closeness - witness.closeness(self.threshold)
 
 
 _BY_NAME = {witness.name: witness for witness in WITNESSES}

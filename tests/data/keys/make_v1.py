@@ -12,7 +12,7 @@ import numpy as np
 
 from conftest import TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING, make_identity
 from nsmark.api import embed
-from nsmark.attacks.ll_lfea import output_transform
+from nsmark.attacks.recipes.ll_lfea import output_transform
 from nsmark.identity import OwnershipClaim
 from nsmark.keyfile import write_key
 from nsmark.suspects import open_suspect, save_recorded

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import save_file as save_torch_file
 
+from attack_runs import attack
 from nsmark.api import verify
-from nsmark.attacks.ll_lfea import (
+from nsmark.attacks.recipes.ll_lfea import (
     Head,
     check_invertible,
     compensate,
     output_transform,
     read_head,
-    run,
     transform_from_heads,
     write_head,
 )
@@ -32,6 +32,10 @@ from nsmark.models.loading import open_encoder
 
 TEXTS = training_texts()[:60]
 DIM = 32
+
+
+def run(model: Path, out: Path, settings: dict[str, str], pooling: str | None = None) -> dict:
+    return attack(model, out, "ll-lfea", settings, pooling=pooling)
 
 
 @pytest.fixture
@@ -182,9 +186,9 @@ def test_predictions_stay_while_outputs_change(tiny_marked, tmp_path, head, othe
     assert np.abs(softmax(logits[0]) - softmax(logits[1])).max() < 1e-4
     # Without the compensation the predictions are other ones: the map is not harmless.
     assert np.abs(softmax(logits[0]) - softmax(read_head(head).logits(after))).max() > 0.1
-    assert result["kind"] == kind
+    assert result["settings"]["kind"] == kind
     assert result["condition_number"] == pytest.approx(np.linalg.cond(transform), rel=1e-2)
-    assert json.loads((out / "attack.json").read_text(encoding="utf-8")) == result
+    assert json.loads((out / "attack.json").read_text(encoding="utf-8")) == result["all"]
 
 
 def test_extraction_collapses_but_the_null_space_tells(tiny_marked, stolen):
@@ -234,7 +238,7 @@ def test_a_folder_can_be_attacked_twice(stolen, tmp_path):
 
 
 def test_a_bare_transformer_becomes_a_folder_that_says_how_it_is_read(tiny_bert, tmp_path):
-    run(tiny_bert, tmp_path / "stolen", {"pooling": "mean", "kind": "conditioned"})
+    run(tiny_bert, tmp_path / "stolen", {"kind": "conditioned"}, "mean")
     assert describe_folder(tmp_path / "stolen").pooling == "mean"
     before = open_encoder(tiny_bert, pooling="mean", device="cpu").encode(TEXTS)
     after = open_encoder(tmp_path / "stolen", device="cpu").encode(TEXTS)
@@ -259,7 +263,8 @@ def test_the_same_seed_gives_the_same_attack(tiny_marked, stolen, tmp_path):
         {"kind": "from-heads"},
         {"seed": "-1"},
         {"seed": "one"},
-        {"pooling": "median"},
+        {"times": "0"},
+        {"times": "99"},
         {"matrix": "identity"},
     ],
 )

@@ -9,10 +9,9 @@ Deviation from the published code, which never compensates the head: we do, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +19,16 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 
-from nsmark.attacks.settings import parse_settings
+from nsmark.alterations.changes import Linear
+from nsmark.attacks.recipe import Facts, Recipe
 from nsmark.errors import ConfigError, InputError, UsageError
-from nsmark.files import new_folder, read_bounded, write_atomic, write_json
-from nsmark.models.folder import POOLINGS, DenseLayer
+from nsmark.files import read_bounded, write_atomic
 
+if TYPE_CHECKING:
+    from nsmark.attacks.material import Material
+    from nsmark.attacks.stolen import Stolen
+
+HEAD_FILE = "head.safetensors"
 KINDS = ("uniform", "conditioned", "from-heads")
 _MAX_HEAD_BYTES = 1 << 30
 # Beyond this a float32 output no longer determines the float32 output before the map.
@@ -50,16 +54,18 @@ class LinearAttackConfig:
     other_head: str = ""
     """The head W' of kind ``from-heads``, of the same shape as ``head``."""
 
-    pooling: str = ""
-    """How a bare transformer folder is read; a sentence-transformers folder says itself."""
+    times: int = 1
+    """Maps one after the other, each drawn with the next seed."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ConfigError("kind", self.kind, f"must be one of {', '.join(KINDS)}")
         if self.kind == "from-heads" and not (self.head and self.other_head):
             raise ConfigError("kind", self.kind, "needs both head and other_head")
-        if self.pooling and self.pooling not in POOLINGS:
-            raise ConfigError("pooling", self.pooling, f"must be one of {', '.join(POOLINGS)}")
+        if not 1 <= self.times <= 16:
+            raise ConfigError("times", self.times, "must lie between 1 and 16")
+        if self.kind == "from-heads" and self.times > 1:
+            raise ConfigError("times", self.times, "two heads give one map")
         if self.seed < 0:
             raise ConfigError("seed", self.seed, "must not be negative")
 
@@ -123,8 +129,21 @@ def read_head(path: Path) -> Head:
     Raises:
         InputError: Not a safetensors file with a finite ``weight``.
     """
+    return head_from(read_bounded(path, _MAX_HEAD_BYTES, "head"), str(path))
+
+
+def head_from(content: bytes, path: str) -> Head:
+    """Return the head that a file holds.
+
+    Args:
+        content: Of the file.
+        path: What errors call it.
+
+    Raises:
+        InputError: Not a safetensors file with a finite ``weight``.
+    """
     try:
-        arrays = load_safetensors(read_bounded(path, _MAX_HEAD_BYTES, "head"))
+        arrays = load_safetensors(content)
     except (SafetensorError, KeyError) as error:  # KeyError: a type numpy does not have
         raise InputError(
             f"{path} is no safetensors file of ordinary numbers", "save weight and bias as float32"
@@ -137,57 +156,61 @@ def read_head(path: Path) -> Head:
     return Head(weight.astype(np.float64), None if bias is None else bias.astype(np.float64))
 
 
-def write_head(head: Head, path: Path) -> None:
-    """Write a downstream head; float64, so that undoing a badly conditioned map stays exact."""
+def head_bytes(head: Head) -> bytes:
+    """Return a downstream head; float64, so that undoing a badly conditioned map stays exact."""
     arrays = {"weight": head.weight}
     if head.bias is not None:
         arrays["bias"] = head.bias
-    write_atomic(path, save_safetensors({k: np.ascontiguousarray(v) for k, v in arrays.items()}))
+    return save_safetensors({k: np.ascontiguousarray(v) for k, v in arrays.items()})
 
 
-def run(model: Path, out: Path, settings: Mapping[str, str]) -> dict[str, Any]:
-    """Write the attacked folder: the model with Q as its last layer, and the compensated head."""
-    config = parse_settings(LinearAttackConfig, settings)
-    from nsmark.models.loading import open_encoder
-    from nsmark.models.quiet import quiet_transformers
-    from nsmark.models.saving import write_sentence_transformer_files
+def write_head(head: Head, path: Path) -> None:
+    """Write a downstream head."""
+    write_atomic(path, head_bytes(head))
 
-    encoder = open_encoder(model, pooling=config.pooling or None, device="cpu")
-    dim = encoder.output_dim
+
+def apply(stolen: Stolen, config: LinearAttackConfig, material: Material) -> Facts:
+    """Multiply every answer by Q, and undo it in the head if one is given."""
+    dim = stolen.output_dim
     head = read_head(Path(config.head)) if config.head else None
+    if head is None and HEAD_FILE in stolen.extras:
+        head = head_from(stolen.extras[HEAD_FILE], HEAD_FILE)  # trained by an earlier attack
     if head is not None and head.weight.shape[1] != dim:
         raise UsageError(
             f"the head takes {head.weight.shape[1]} dimensions, the model gives {dim}",
             "give the head that belongs to this model",
         )
-    if config.kind == "from-heads" and head is not None:
-        transform = transform_from_heads(read_head(Path(config.other_head)).weight, head.weight)
-    else:
-        transform = check_invertible(output_transform(config.kind, dim, config.seed))
-    stored = transform.astype(np.float32)
-    with new_folder(out) as staging:
-        with quiet_transformers():
-            encoder.network.save_pretrained(staging)
-            encoder.tokenizer.save_pretrained(staging)
-        steps = (*encoder.folder.steps, DenseLayer("", dim, dim, False))
-        write_sentence_transformer_files(
-            staging,
-            replace(encoder.folder, steps=steps),
-            encoder.pooling,
-            encoder.network.config.hidden_size,
-            [*encoder.dense_weights(), save_safetensors({"linear.weight": stored})],
-        )
-        result: dict[str, Any] = {
-            "attack": "ll-lfea",
-            "kind": config.kind,
-            "seed": config.seed,
-            "output_dim": dim,
-            "condition_number": float(np.linalg.cond(transform)),
-            "head": None,
-        }
+    conditions = []
+    for number in range(config.times):
+        if config.kind == "from-heads" and head is not None:
+            transform = transform_from_heads(read_head(Path(config.other_head)).weight, head.weight)
+        else:
+            transform = check_invertible(output_transform(config.kind, dim, config.seed + number))
+        # Compensate for the map as stored, not as drawn: rounding Q must not cost accuracy.
+        stored = transform.astype(np.float32).astype(np.float64)
+        stolen.add_change(Linear(stored))
+        conditions.append(float(np.linalg.cond(transform)))
         if head is not None:
-            # Compensate for the map as stored, not as drawn: rounding Q must not cost accuracy.
-            write_head(compensate(head, stored.astype(np.float64)), staging / "head.safetensors")
-            result["head"] = "head.safetensors"
-        write_json(staging / "attack.json", result)
-    return result
+            head = compensate(head, stored)
+    if head is not None:
+        stolen.extras[HEAD_FILE] = head_bytes(head)
+    return {
+        "output_dim": dim,
+        "condition_number": conditions[0] if len(conditions) == 1 else conditions,
+        "head": None if head is None else HEAD_FILE,
+    }
+
+
+RECIPE = Recipe(
+    name="ll-lfea",
+    summary="linear map of the outputs, undone in the downstream head",
+    kind="outputs",
+    source="NSmark paper, §3.1 and its appendix on Q",
+    deviations="The published code never compensates the head: we do, and save it. "
+    "Several maps one after the other are one attack with ``times``.",
+    cost="one matrix product per answer, no training",
+    keeps="all of it, up to rounding",
+    settings=LinearAttackConfig,
+    apply=apply,
+    trials=("", "times=2", "times=3", "kind=conditioned"),
+)

@@ -1,0 +1,77 @@
+"""``fine-tuning[steps=50] + whitening + noise[share=0.1]``: attacks one after the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from nsmark.attacks.recipe import Recipe
+from nsmark.attacks.registry import find_attack
+from nsmark.attacks.settings import parse_settings
+from nsmark.errors import UsageError
+
+_MAX_LENGTH = 2000
+_PART = re.compile(r"(?P<name>[a-z0-9-]+)(?:\[(?P<settings>[^\[\]]*)\])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One attack with its settings."""
+
+    recipe: Recipe
+    settings: Any
+
+    def __str__(self) -> str:
+        """As it is written; usual settings are left out."""
+        usual = {each.name: each.default for each in fields(self.recipe.settings)}
+        own = [f"{k}={v}" for k, v in asdict(self.settings).items() if usual[k] != v]
+        return f"{self.recipe.name}[{','.join(own)}]" if own else self.recipe.name
+
+
+def parse_attack(expression: str, settings: Mapping[str, str] | None = None) -> list[Step]:
+    """Read what is to be done, in order.
+
+    Args:
+        expression: Names of attacks, joined by ``+``, each with its settings in brackets.
+        settings: Further settings, if there is one attack only.
+
+    Raises:
+        UsageError: It is not written so, an attack is not known, or a setting.
+        ConfigError: A setting is out of range.
+    """
+    parts = [part.strip() for part in expression.split("+")]
+    if len(expression) > _MAX_LENGTH or not all(map(_PART.fullmatch, parts)):
+        raise UsageError(
+            f"{expression[:60]!r} names no attack",
+            "write name, name[setting=value,…], or several of them joined by +",
+        )
+    if settings and len(parts) > 1:
+        raise UsageError(
+            "--set does not say which of several attacks is meant",
+            "write settings in brackets: pruning[share=0.3] + whitening",
+        )
+    steps = []
+    for part in parts:
+        found = _PART.fullmatch(part)
+        assert found is not None  # noqa: S101 - checked above
+        values = _read_settings(found["settings"] or "") | dict(settings or {})
+        recipe = find_attack(found["name"]).recipe()
+        steps.append(Step(recipe, parse_settings(recipe.settings, values)))
+    return steps
+
+
+def _read_settings(text: str) -> dict[str, str]:
+    values = {}
+    for pair in filter(None, (each.strip() for each in text.split(","))):
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise UsageError(f"setting {pair[:40]!r} has no '='", "write name=value")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def written(steps: list[Step]) -> str:
+    """Return steps as they are written."""
+    return " + ".join(map(str, steps))

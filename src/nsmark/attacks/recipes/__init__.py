@@ -1,0 +1,1 @@
+"""One file per attack; each defines ``RECIPE``."""

@@ -1,0 +1,116 @@
+"""Paraphrasing: a student learns answers that are averages over paraphrases of every query.
+
+Shetty, Xu & Lau 2024, "WET: Overcoming paraphrasing vulnerabilities in embeddings-as-a-service
+with linear transformation watermarks". What a mark does to one wording of a text differs from
+what it does to another; what the text says does not. The average keeps the latter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nsmark.alterations.changes import Rows
+from nsmark.attacks.paraphraser import build_paraphraser
+from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.attacks.student import learn_answers, open_student, put_in_place
+from nsmark.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nsmark.attacks.material import Material
+    from nsmark.attacks.stolen import Stolen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParaphrasingConfig:
+    """Settings of the attack by paraphrases."""
+
+    paraphrases: int = 4
+    """Versions of every query, over whose answers is averaged."""
+
+    num_texts: int = 4000
+    """Texts that the student learns from; as many as there are, at most."""
+
+    steps: int = 1000
+    """Batches of 32 texts."""
+
+    learning_rate: float = 1e-4
+    """At most; it rises at first and falls to nothing."""
+
+    student: str = ""
+    """Folder of an unmarked model; by default the stolen architecture with weights drawn anew."""
+
+    seed: int = 0
+    """Of the texts, the paraphrases, new weights and the order of learning."""
+
+    def __post_init__(self) -> None:
+        for name, lowest, highest in (
+            ("paraphrases", 1, 64),
+            ("num_texts", 8, 1_000_000),
+            ("steps", 1, 10_000_000),
+            ("seed", 0, 2**63 - 1),
+        ):
+            value = getattr(self, name)
+            if not lowest <= value <= highest:
+                raise ConfigError(name, value, f"must lie between {lowest} and {highest}")
+        if not 0 < self.learning_rate <= 1:
+            raise ConfigError("learning_rate", self.learning_rate, "must be positive, at most 1")
+
+
+def apply(stolen: Stolen, config: ParaphrasingConfig, material: Material) -> Facts:
+    """Ask for paraphrases, average the answers, and let a student learn the averages."""
+    count = min(config.num_texts, len(material.texts))
+    texts = material.some_texts(count, config.seed)
+    student = open_student(stolen, config.student, config.seed)  # before thousands of queries
+    paraphraser = build_paraphraser(stolen.encoder, material.texts)
+    versions = [paraphraser.paraphrases(text, config.paraphrases, config.seed) for text in texts]
+    asked = [version for own in versions for version in own]
+    answers = stolen.outputs(asked)
+    averages = answers.reshape(count, config.paraphrases, -1).mean(axis=1)
+    learned = learn_answers(
+        student,
+        texts,
+        averages,
+        steps=config.steps,
+        learning_rate=config.learning_rate,
+        seed=config.seed,
+        on_step=material.on_step,
+    )
+    put_in_place(stolen, student, learned)
+    return {
+        "queries": len(asked),
+        "different_queries": len(set(asked)),
+        "words_with_synonyms": len(paraphraser.synonyms),
+        "distance_before": learned.distance_before,
+        "distance_after": learned.distance_after,
+        "agreement_of_paraphrases": _agreement(answers, averages, config.paraphrases),
+    }
+
+
+def _agreement(answers: Rows, averages: Rows, paraphrases: int) -> float:
+    """Return the mean cosine of an answer to the average that it went into."""
+    means = np.repeat(averages, paraphrases, axis=0)
+    lengths = np.linalg.norm(answers, axis=1) * np.linalg.norm(means, axis=1)
+    return float(((answers * means).sum(axis=1) / np.maximum(lengths, 1e-300)).mean())
+
+
+RECIPE = Recipe(
+    name="paraphrasing",
+    summary="an unmarked model learns answers averaged over paraphrases",
+    kind="surrogate",
+    source="Shetty, Xu & Lau 2024, 'WET: Overcoming paraphrasing vulnerabilities in "
+    "embeddings-as-a-service with linear transformation watermarks'",
+    deviations="Paraphrases are made by exchanging, leaving out and swapping words, not by a large "
+    "language model or by translation: they differ less from one another. Synonyms are neighbours "
+    "in the stolen model's own input embeddings, among words of the thief's texts; whoever has "
+    "only an API would take another table. Without ``student``, the student starts from nothing "
+    "instead of from a pretrained model.",
+    cost="``paraphrases`` queries per text, then the training of a model",
+    keeps="what the student learns: little from nothing and a few texts, most with a pretrained "
+    "student and many",
+    settings=ParaphrasingConfig,
+    apply=apply,
+    trials=("", "paraphrases=1", "paraphrases=8,num_texts=2000"),
+)

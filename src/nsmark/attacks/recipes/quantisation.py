@@ -1,0 +1,123 @@
+"""Weights rounded to a few bits, and written back as ordinary numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from nsmark.alterations.weights import linear_weights, quantise
+from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nsmark.attacks.material import Material
+    from nsmark.attacks.stolen import Stolen
+
+_OWN = "symmetric"
+# Which bits each package has a format for.
+_PACKAGES = {"torchao": (8,), "bitsandbytes": (4, 8)}
+_HOWS = (_OWN, *_PACKAGES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantisationConfig:
+    """Settings of quantisation."""
+
+    bits: int = 8
+    """Bits of a weight."""
+
+    how: str = _OWN
+    """Every row to levels around 0, its largest entry the last one; ``torchao``: its int8 weights;
+    ``bitsandbytes``: int8 by rows, or NF4 by blocks of 64 for 4 bits. Packages are optional."""
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.bits <= 8:
+            raise ConfigError("bits", self.bits, "must lie between 2 and 8")
+        if self.how not in _HOWS:
+            raise ConfigError("how", self.how, f"must be one of {', '.join(_HOWS)}")
+        if self.how == _OWN:
+            return
+        if self.bits not in _PACKAGES[self.how]:
+            known = " or ".join(map(str, _PACKAGES[self.how]))
+            raise ConfigError("bits", self.bits, f"must be {known} with {self.how}")
+        if find_spec(self.how) is None:
+            raise ConfigError(
+                "how", self.how, f"needs the package {self.how!r}, which is not installed"
+            )
+
+
+@torch.no_grad()
+def apply(stolen: Stolen, config: QuantisationConfig, material: Material) -> Facts:
+    """Round every weight matrix."""
+    weights = linear_weights(stolen.encoder)
+    before = [weight.detach().clone() for weight in weights]
+    if config.how == _OWN:
+        quantise(config.bits)(stolen.encoder)
+    else:
+        rounded = _rounding(config)
+        for weight in weights:
+            weight.copy_(rounded(weight.detach().clone()))
+    moved = sum(float((now - old).square().sum()) for now, old in zip(weights, before, strict=True))
+    size = sum(float(old.square().sum()) for old in before)
+    return {
+        "weights": sum(weight.numel() for weight in weights),
+        "relative_error": (moved / size) ** 0.5 if size else 0.0,
+    }
+
+
+def _rounding(config: QuantisationConfig) -> Callable[[Tensor], Tensor]:
+    """Return what a package rounds a matrix by, there and back."""
+    if config.how == "torchao":
+        return _by_torchao
+    return _by_bitsandbytes_int8 if config.bits == 8 else _by_bitsandbytes_nf4
+
+
+def _by_torchao(weight: Tensor) -> Tensor:
+    package = import_module("torchao.quantization")
+    # It quantises linear modules: the matrix is made one, whatever it was part of.
+    linear = nn.Linear(1, 1, bias=False)
+    linear.weight = nn.Parameter(weight, requires_grad=False)
+    holder = nn.Sequential(linear)
+    package.quantize_(holder, package.Int8WeightOnlyConfig())
+    found: Tensor = holder[0].weight.dequantize()  # type: ignore[operator]
+    return found
+
+
+def _by_bitsandbytes_int8(weight: Tensor) -> Tensor:
+    functional = import_module("bitsandbytes.functional")
+    levels, scales, _ = functional.int8_vectorwise_quant(weight.half())  # as LLM.int8() does
+    found: Tensor = functional.int8_vectorwise_dequant(levels, scales)
+    return found
+
+
+def _by_bitsandbytes_nf4(weight: Tensor) -> Tensor:
+    functional = import_module("bitsandbytes.functional")
+    # As one row: on a CPU, bitsandbytes 0.50 takes the scales of other blocks where a row is no
+    # multiple of 64 long. Blocks are the same, they go on from row to row.
+    row = weight.reshape(1, -1)
+    packed, state = functional.quantize_4bit(row, blocksize=64, quant_type="nf4")
+    found: Tensor = functional.dequantize_4bit(packed, state)
+    return found.reshape(weight.shape)
+
+
+RECIPE = Recipe(
+    name="quantisation",
+    summary="weights rounded to a few bits",
+    kind="weights",
+    source="symmetric: the usual rounding by rows; torchao: int8 weight-only; bitsandbytes: "
+    "Dettmers et al., LLM.int8(), 2022, and QLoRA (NF4), 2023",
+    deviations="Rounded weights are written back as ordinary numbers, so that the folder opens "
+    "everywhere: answers show the loss, files are no smaller. Activations stay exact. The packages "
+    "are not among nsmark's dependencies, and the suite does not use them.",
+    cost="seconds, no data, no training; it makes serving cheaper",
+    keeps="nearly all of it with 8 bits, most with 4, little with 2",
+    settings=QuantisationConfig,
+    apply=apply,
+    trials=("bits=8", "bits=6", "bits=5", "bits=4", "bits=3", "bits=2"),
+)

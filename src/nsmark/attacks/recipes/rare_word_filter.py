@@ -1,0 +1,63 @@
+"""Rare words taken out of every query: the plainest defence against triggers.
+
+Triggers are rare words, because a frequent one would be met by chance. A thief who answers only
+what common words say never shows the model a trigger; users lose names and technical terms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nsmark.alterations.filters import RareWords, commonest, share_taken_out, word_counts
+from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nsmark.attacks.material import Material
+    from nsmark.attacks.stolen import Stolen
+
+# The list is kept in a JSON file beside the model, which nobody opens beyond 8 MiB.
+_MAX_BYTES = 3 << 20
+_NUM_MEASURED = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RareWordFilterConfig:
+    """Settings of the filter of rare words."""
+
+    keep: int = 5000
+    """So many of the most common words of the thief's texts stay in a query."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.keep <= 200_000:
+            raise ConfigError("keep", self.keep, "must lie between 1 and 200000")
+
+
+def apply(stolen: Stolen, config: RareWordFilterConfig, material: Material) -> Facts:
+    """Let only common words, numbers and signs through."""
+    counts, _ = word_counts(material.texts)
+    words = {word: count for word, count in counts.items() if word.isalpha()}
+    text_filter = RareWords(frozenset(commonest(words, config.keep, _MAX_BYTES)))
+    stolen.serving.filters.append(text_filter)
+    return {
+        "known_words": len(text_filter.known),
+        "different_words": len(words),
+        "share_taken_out": share_taken_out(text_filter, material.texts[:_NUM_MEASURED]),
+    }
+
+
+RECIPE = Recipe(
+    name="rare-word-filter",
+    summary="rare words taken out of every query",
+    kind="texts",
+    source="ours; triggers of rare words are those of Kurita, Michel & Neubig 2020, "
+    "'Weight poisoning attacks on pre-trained models', and filtering words by their frequency "
+    "is the usual first defence",
+    deviations="Nothing to deviate from. Common is what is common in the thief's own texts.",
+    cost="one look at a word list per word, no training",
+    keeps="what common words say; names and technical terms are lost",
+    settings=RareWordFilterConfig,
+    apply=apply,
+    trials=("", "keep=2000", "keep=500"),
+)

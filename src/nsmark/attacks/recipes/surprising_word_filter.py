@@ -1,0 +1,72 @@
+"""ONION: words without which a query is much more probable are taken out of it.
+
+Qi, Chen, Li, Yao, Liu & Sun 2021, "ONION: A simple and effective defense against textual backdoor
+attacks". A trigger does not belong where it was inserted, and a language model sees that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nsmark.alterations.filters import SurprisingWords, commonest, share_taken_out, word_counts
+from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nsmark.attacks.material import Material
+    from nsmark.attacks.stolen import Stolen
+
+# The counts are kept in a JSON file beside the model, which nobody opens beyond 8 MiB.
+_MAX_WORD_BYTES = 1 << 20
+_MAX_NEIGHBOUR_BYTES = 3 << 20
+_MAX_COUNTS = 1_000_000
+_NUM_MEASURED = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurprisingWordFilterConfig:
+    """Settings of the filter of surprising words."""
+
+    threshold: float = 10.0
+    """A word is taken out if the query is more probable without it by more than so many nats."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold <= 100:
+            raise ConfigError("threshold", self.threshold, "must be positive, and at most 100")
+
+
+def apply(stolen: Stolen, config: SurprisingWordFilterConfig, material: Material) -> Facts:
+    """Count words and neighbours in the thief's texts, and filter by what they make probable."""
+    words, neighbours = word_counts(material.texts)
+    text_filter = SurprisingWords(
+        commonest(words, _MAX_COUNTS, _MAX_WORD_BYTES),
+        commonest(neighbours, _MAX_COUNTS, _MAX_NEIGHBOUR_BYTES),
+        config.threshold,
+    )
+    stolen.serving.filters.append(text_filter)
+    return {
+        "counted_words": len(text_filter.words),
+        "counted_neighbours": len(text_filter.neighbours),
+        "share_taken_out": share_taken_out(text_filter, material.texts[:_NUM_MEASURED]),
+    }
+
+
+RECIPE = Recipe(
+    name="surprising-word-filter",
+    summary="improbable words taken out of every query (ONION)",
+    kind="texts",
+    source="Qi, Chen, Li, Yao, Liu & Sun 2021, 'ONION: A simple and effective defense against "
+    "textual backdoor attacks'",
+    deviations="Probable by counts of words and of neighbours in the thief's texts, instead of "
+    "by GPT-2: the filter is saved with the folder and needs no second model, but knows no "
+    "grammar beyond two words, and no words that the texts do not have. A filter by a causal "
+    "language model is left out. ONION compares perplexities, which are means over the words of "
+    "a text; the threshold here is on the probability of the whole text, so that a word in a long "
+    "text is judged as in a short one. Numbers and words with signs in them always stay.",
+    cost="two looks at a table per word, no training",
+    keeps="what the thief's texts know; words they do not know are lost",
+    settings=SurprisingWordFilterConfig,
+    apply=apply,
+    trials=("", "threshold=6.0", "threshold=14.0"),
+)

@@ -1,0 +1,70 @@
+"""Running attacks on a model folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from nsmark.attacks.expression import Step, written
+from nsmark.attacks.material import Material
+from nsmark.attacks.stolen import Stolen
+from nsmark.files import ensure_new_folder, new_folder, write_json
+
+
+def run_attack(
+    model: Path,
+    steps: Sequence[Step],
+    out: Path,
+    material: Material,
+    *,
+    pooling: str | None = None,
+    normalise: bool | None = None,
+    max_length: int = 128,
+) -> dict[str, Any]:
+    """Attack a model folder and write the attacked one.
+
+    Args:
+        model: What was stolen.
+        steps: What is done to it, in order.
+        out: A new folder, with ``attack.json`` in it that tells what was done.
+        material: What the thief has at hand.
+        pooling: How a bare transformer folder is read.
+        normalise: Whether its outputs are of unit length.
+        max_length: Tokens of a text.
+
+    Returns:
+        What ``attack.json`` holds.
+    """
+    started = time.perf_counter()
+    ensure_new_folder(out)  # before hours of training
+    stolen = Stolen.open(
+        model,
+        pooling=pooling,
+        normalise=normalise,
+        max_length=max_length,
+        device=material.device,
+    )
+    done = []
+    for step in steps:
+        begun = time.perf_counter()
+        facts = step.recipe.apply(stolen, step.settings, material)
+        done.append(
+            {
+                "attack": step.recipe.name,
+                "settings": asdict(step.settings),
+                **facts,
+                "seconds": round(time.perf_counter() - begun, 3),
+            }
+        )
+    document = {
+        "attack": written(list(steps)),
+        "steps": done,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    with new_folder(out) as staging:
+        stolen.save(staging)
+        write_json(staging / "attack.json", document)
+    return document
