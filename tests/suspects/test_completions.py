@@ -93,6 +93,14 @@ def test_too_few_common_tokens_are_an_error(server):
     assert "numbers" in caught.value.hint
 
 
+def test_asking_ends_as_soon_as_too_few_tokens_are_left(server):
+    server.complete.top = lambda text: simple_top(text, 5)
+
+    with pytest.raises(SuspectError, match="tokens in common"):
+        opened(server, batch_size=1, concurrency=1).outputs(TEXTS)
+    assert 2 <= len(server.requests) < len(TEXTS) // 2
+
+
 def test_tokens_that_cannot_happen_or_cannot_be_told_apart_are_left_out(server):
     odd = {
         "huge": 10**400,

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from nsmark.errors import SuspectError
 from nsmark.suspects.answers import Answer, malformed, ordered_entries
+from nsmark.suspects.base import BatchCallback
 from nsmark.suspects.options import MAX_TOKEN_IDS
 from nsmark.suspects.remote import RemoteSuspect
 
@@ -112,19 +113,42 @@ class CompletionsEndpoint(RemoteSuspect):
             )
         return {token: values[token] for token in wanted}
 
-    def _combine(self, answers: Sequence[Sequence[Answer]]) -> NDArray[np.float64]:
-        flat = [answer for several in answers for answer in several]
-        shared = set(flat[0].names or ())
-        for names in {answer.names or () for answer in flat}:
+    def outputs(
+        self, texts: Sequence[str], on_batch: BatchCallback | None = None
+    ) -> NDArray[np.float32]:
+        """Return one row per text; stop asking as soon as the answers have too little in common.
+
+        Raises:
+            UsageError: More would be sent than ``max_queries`` allows; nothing was.
+            SuspectError: The endpoint did not answer as it should, or with too few tokens.
+        """
+        self._so_far: set[str] | None = None
+        return super().outputs(texts, on_batch)
+
+    def _notice(self, answers: Sequence[Answer]) -> None:
+        if answers:
+            self._so_far = self._shared(answers, self._so_far)
+
+    def _shared(self, answers: Sequence[Answer], so_far: set[str] | None = None) -> set[str]:
+        """Return the tokens that all answers name.
+
+        Raises:
+            SuspectError: They are too few to tell anything.
+        """
+        shared = set(answers[0].names or ()) if so_far is None else so_far
+        for names in {answer.names or () for answer in answers}:
             shared.intersection_update(names)
-        common = sorted(shared)
-        if len(common) - 1 < MIN_DIFFERENCES:
-            fewest = min(len(answer.values) for answer in flat)
+        if len(shared) - 1 < MIN_DIFFERENCES:
+            fewest = min(len(answer.values) for answer in answers)
             raise SuspectError(
-                f"the answers of {self.endpoint.url} have {len(common)} tokens in common; "
+                f"the answers of {self.endpoint.url} have {len(shared)} tokens in common; "
                 f"some name only {fewest}",
                 "ask for more log-probabilities per text, or for fixed tokens by their numbers",
             )
+        return shared
+
+    def _combine(self, answers: Sequence[Sequence[Answer]]) -> NDArray[np.float64]:
+        common = sorted(self._shared([answer for several in answers for answer in several]))
         places: dict[tuple[str, ...], NDArray[np.intp]] = {}
         rows = []
         for several in answers:

@@ -88,6 +88,9 @@ class RemoteSuspect(ABC):
     def _combine(self, answers: Sequence[Sequence[Answer]]) -> NDArray[np.float64]:
         """Return one row for each text from the answers to it."""
 
+    def _notice(self, answers: Sequence[Answer]) -> None:  # noqa: B027 - few have a reason to
+        """Look at answers as they come; raise where no further ones could be of use."""
+
     def _subject(self) -> dict[str, Any]:
         """Say whose answers these are, for the cache; never the key."""
         return {
@@ -161,6 +164,7 @@ class RemoteSuspect(ABC):
                     ]
                     cache.add(kept)
                     done += len(kept)
+                    self._notice([answer for _, answer in kept])
                     if on_batch is not None and kept:
                         on_batch(done, total)
         except SuspectError as error:
