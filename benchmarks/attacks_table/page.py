@@ -19,8 +19,8 @@ Made by the command below, not by hand. Every attacked model is asked the key's 
 be served, and judged by the rule `calibrated` with the key's own controls. *Margin*: how far the
 farthest witness lies beyond its line, in closeness (one more: a third as much is left
 unexplained); below 0 nothing accuses. *Similarity*: correlation of the cosine similarities of 300
-clean texts with those before the attack. *Points lost*: accuracy of a linear classifier learned
-anew on the answers, in percentage points.
+of the task's test texts with those before the attack. *Points lost*: accuracy of a linear
+classifier learned anew on the answers, in percentage points.
 """
 
 

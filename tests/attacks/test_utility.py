@@ -50,20 +50,20 @@ def test_similarities_do_not_see_lengths_and_see_everything_else():
     np.testing.assert_allclose(
         pairwise_similarities(rows * rng.uniform(1, 9, (40, 1))), similar, atol=1e-12
     )
-    task = Task("t", [str(i) for i in range(30)], [0, 1] * 15, ["30", "31"], [0, 1])
-    texts = [str(i) for i in range(40)]
+    test_texts = [str(i) for i in range(10, 40)]
+    task = Task("t", [str(i) for i in range(10)], [0, 1] * 5, test_texts, [0, 1] * 15)
     whole = np.random.default_rng(1).standard_normal((40, 6))
     turned = np.linalg.qr(rng.standard_normal((6, 6)))[0]
 
     def answering(rows: np.ndarray):
         return lambda asked: rows[[int(text) for text in asked]]
 
-    before = Yield.of(answering(whole), texts, task)
-    same = before.after(Yield.of(answering(whole @ turned), texts, task))
+    before = Yield.of(answering(whole), task)
+    same = before.after(Yield.of(answering(whole @ turned), task))
     assert same.similarity == pytest.approx(1)
-    other = before.after(Yield.of(answering(rng.standard_normal((40, 6))), texts, task))
+    other = before.after(Yield.of(answering(rng.standard_normal((40, 6))), task))
     assert abs(other.similarity) < 0.3
-    constant = before.after(Yield.of(answering(np.ones((40, 6))), texts, task))
+    constant = before.after(Yield.of(answering(np.ones((40, 6))), task))
     assert constant.similarity == 0
     assert constant.to_mapping()["points_lost"] == pytest.approx(
         100 * (before.accuracy - constant.accuracy)

@@ -24,8 +24,6 @@ from nsmark.suspects.recorded import RecordedOutputs
 
 Row = dict[str, Any]
 
-_CLEAN_TEXTS = 300
-
 
 @dataclass(frozen=True)
 class Workshop:
@@ -41,10 +39,7 @@ class Workshop:
         """Ask a folder, as it is served, what its use is judged by."""
         suspect = Opening(self.key, self.material.device).open(str(folder))
         assert not isinstance(suspect, RecordedOutputs)  # noqa: S101 - it is a folder
-        texts = self.material.some_texts(_CLEAN_TEXTS, seed=1)
-        return Yield.of(
-            lambda asked: suspect.outputs(asked).astype("float64"), texts, self.material.task
-        )
+        return Yield.of(lambda asked: suspect.outputs(asked).astype("float64"), self.material.task)
 
     def digest(self, expression: str) -> str:
         """Return a name for a trial: the same only where all is the same."""

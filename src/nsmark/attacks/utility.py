@@ -15,6 +15,7 @@ Rows = NDArray[np.float64]
 Answering = Callable[[Sequence[str]], Rows]
 """Texts in, one row per text out."""
 
+_MOST_COMPARED = 300
 _PENALTIES = tuple(10.0**exponent for exponent in range(-5, 3))
 
 
@@ -23,7 +24,7 @@ class Utility:
     """Before and after an attack."""
 
     similarity: float
-    """Correlation of the cosine similarities between clean texts, before and after."""
+    """Correlation of the cosine similarities between the task's test texts, before and after."""
     accuracy_before: float
     """Of a linear classifier on the outputs, on texts it did not learn from."""
     accuracy: float
@@ -41,21 +42,22 @@ class Utility:
 
 @dataclass(frozen=True, slots=True)
 class Yield:
-    """What a model answers to clean texts and to a task, as far as its use is judged by it."""
+    """What a model answers to a task's texts, as far as its use is judged by it."""
 
     similarities: Rows
     accuracy: float
 
     @classmethod
-    def of(cls, answering: Answering, texts: Sequence[str], task: Task) -> Yield:
-        """Ask a model."""
-        train = len(task.train_texts)
-        answers = answering([*task.train_texts, *task.test_texts, *texts])
-        tested = train + len(task.test_texts)
-        accuracy = classifier_accuracy(
-            answers[:train], task.train_labels, answers[train:tested], task.test_labels
-        )
-        return cls(pairwise_similarities(answers[tested:]), accuracy)
+    def of(cls, answering: Answering, task: Task) -> Yield:
+        """Ask a model.
+
+        The task's texts, and none of those that the thief has: a filter that he made from them
+        does not show on them what it costs.
+        """
+        answers = answering([*task.train_texts, *task.test_texts])
+        train, test = np.split(answers, [len(task.train_texts)])
+        accuracy = classifier_accuracy(train, task.train_labels, test, task.test_labels)
+        return cls(pairwise_similarities(test[:_MOST_COMPARED]), accuracy)
 
     def after(self, later: Yield) -> Utility:
         """Compare with the same model after an attack."""
