@@ -11,7 +11,8 @@
     │   ├── ClaimError           claim or signature
     │   ├── KeyFileError         a key file is damaged, forged or of another format
     │   ├── TextPoolError        corpus, pool or word list
-    │   └── ModelError           a folder is no model we can open
+    │   ├── ModelError           a folder is no model we can open
+    │   └── TransparencyError    a log's proof, checkpoint, envelope or timestamp
     ├── EvidenceError            outputs that cannot be measured
     │   ├── EmptyNullSpaceError  fewer texts than dimensions
     │   └── SuspectError         an endpoint did not answer as it should
@@ -39,6 +40,7 @@ __all__ = [
     "NsmarkError",
     "SuspectError",
     "TextPoolError",
+    "TransparencyError",
     "UsageError",
 ]
 
@@ -92,6 +94,10 @@ class TextPoolError(InputError):
 
 class ModelError(InputError):
     """A folder holds no model we can open."""
+
+
+class TransparencyError(InputError):
+    """A log's proof, checkpoint, envelope or timestamp is malformed or proves nothing."""
 
 
 class EvidenceError(NsmarkError):
