@@ -69,7 +69,7 @@ def test_the_front_holds_what_nothing_else_beats():
         Point("e", 0.9, -1.0, False),
     ]
     assert [point.name for point in best_for_the_thief(points)] == ["a", "c", "e"]
-    picture = pareto_plot("p", points, "lost", "left", 0.5)
+    picture = pareto_plot("p", points, "lost", "left", 0.5, 4.0)
     parse(picture)
     assert "least evidence is left by e" in picture
-    parse(pareto_plot("p", [], "lost", "left", 0.5))
+    parse(pareto_plot("p", [], "lost", "left", 0.5, 4.0))

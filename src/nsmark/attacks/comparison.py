@@ -12,6 +12,7 @@ from nsmark.attacks.registry import find_attack
 from nsmark.attacks.trial import Row
 from nsmark.report.html.blocks import figure, paragraph, section, table
 from nsmark.report.html.document import document
+from nsmark.report.html.markup import element
 from nsmark.report.html.svg.pareto import Point, pareto_plot
 
 _STATISTICS = (
@@ -27,6 +28,9 @@ _STATISTICS = (
 )
 _USELESS = 0.5
 """A similarity that has lost so much is drawn at the edge."""
+_PLENTY = 6.0
+"""So is evidence that is as far beyond its line: a four-hundredth is left unexplained."""
+_AS_IT_IS = "The model as it is"
 
 
 def csv_table(rows: Sequence[Row]) -> str:
@@ -66,10 +70,14 @@ def comparison_page(rows: Sequence[Row], about: Sequence[str]) -> str:
     content = [
         paragraph(f"Ownership is shown after {shown} of {len(run)} attacks.", class_="sentence"),
         section(1, "What was tried", *(paragraph(text) for text in about)),
-        section(2, "What attacks cost, and what they leave", *_plots(run)),
+        section(
+            2,
+            "What attacks cost, and what they leave",
+            element("div", *_plots(run), class_="side-by-side"),
+        ),
     ]
     for number, (kind, chosen) in enumerate(_by_kind(run).items(), 3):
-        caption = f"Attacks on {kind}"
+        caption = kind if kind == _AS_IT_IS else f"Attacks on {kind}"
         body = [(row["attack"], [text for _, text in _cells(row)[1:]]) for row in chosen]
         content.append(section(number, caption, table(caption, "attack", list(_COLUMNS)[1:], body)))
     if failed:
@@ -96,6 +104,7 @@ def _plots(rows: Sequence[Row]) -> list[str]:
                 "similarity lost (1 − correlation with before)",
                 upwards,
                 _USELESS,
+                _PLENTY,
             ),
             "Each mark is one attack. The line joins those that no other beats.",
         ),
@@ -107,6 +116,7 @@ def _plots(rows: Sequence[Row]) -> list[str]:
                 "percentage points of accuracy lost",
                 upwards,
                 100 * _USELESS,
+                _PLENTY,
             ),
             "The classifier is learned anew after every attack, as a thief would.",
         ),
@@ -119,7 +129,7 @@ def _by_kind(rows: Sequence[Row]) -> dict[str, list[Row]]:
     for row in rows:
         names = names_in(row["attack"])
         if row["attack"] == UNTOUCHED:
-            kind = "nothing: the model as it is"
+            kind = _AS_IT_IS
         elif len(names) > 1:
             kind = "several places, one after the other"
         else:
@@ -151,8 +161,7 @@ def _cells(row: Row) -> list[tuple[str, str]]:
         "points lost": _number(utility["points_lost"], 1),
         "extraction": _number(statistics.get("extraction_rate")),
         "degree": _number(statistics.get("invariant_matching_degree"), 1),
-        "overlap": _number(statistics.get("subspace_overlap")),
-        "predictability": _number(statistics.get("predictability")),
+        "predicted": _number(statistics.get("predictability")),
         "aligned": _number(statistics.get("aligned_predictability")),
         "pairs": _number(statistics.get("pair_code_rate")),
     }
@@ -167,8 +176,7 @@ _COLUMNS = (
     "points lost",
     "extraction",
     "degree",
-    "overlap",
-    "predictability",
+    "predicted",
     "aligned",
     "pairs",
 )

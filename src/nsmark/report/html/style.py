@@ -62,7 +62,7 @@ th span { display: block; }
 .label { font-weight: 600; }
 .meaning { max-width: 36rem; font-size: .9375rem; line-height: 1.4; color: #3a3f47; }
 .direction { font-size: .875rem; color: #4a4f57; }
-.short thead .figures { white-space: normal; max-width: 8.5rem; }
+.short thead .figures { white-space: normal; overflow-wrap: normal; max-width: 8.5rem; }
 .short th, .short td { padding-top: .35rem; padding-bottom: .35rem; font-size: .9375rem; }
 .short thead th { vertical-align: bottom; }
 .wrapped { white-space: normal; }

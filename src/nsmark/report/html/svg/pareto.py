@@ -48,7 +48,12 @@ def best_for_the_thief(points: Sequence[Point]) -> list[Point]:
 
 
 def pareto_plot(
-    name: str, points: Sequence[Point], across: str, upwards: str, most_lost: float
+    name: str,
+    points: Sequence[Point],
+    across: str,
+    upwards: str,
+    most_lost: float,
+    most_left: float,
 ) -> Markup:
     """Draw attacks as points: to the right what they cost, upwards what evidence they leave.
 
@@ -58,9 +63,10 @@ def pareto_plot(
         across: What the horizontal axis shows.
         upwards: What the vertical axis shows.
         most_lost: Points beyond it are drawn at the edge: what is useless is useless.
+        most_left: The same upwards: what is certain is certain.
     """
     lowest = min([0.0, *(point.left for point in points)])
-    highest = max([1.0, *(point.left for point in points)])
+    highest = min(most_left, max([1.0, *(point.left for point in points)]))
     x = Scale(
         min([0.0, *(max(p.lost, -most_lost) for p in points)]), most_lost, _LEFT, WIDTH - _RIGHT
     )
