@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nsmark.attacks.linear_fit import Rows, ridge_weights
 from nsmark.core.extraction import extraction_rate
 from nsmark.core.mlp import mlp_forward
 from nsmark.errors import EvidenceError
@@ -20,8 +20,6 @@ from nsmark.keyfile.schema import WatermarkKey
 
 _FITTED_SHARE = 0.7
 _PENALTY = 1e-6
-
-Rows = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +70,7 @@ def recover(key: WatermarkKey, triggered: Rows, seed: int = 0) -> Recovery:
 def mapped_to(owner: Rows, suspect: Rows, further: Rows) -> Rows:
     """Fit the affine map from a suspect's rows to the owner's, and apply it to further rows."""
     mean, target = suspect.mean(axis=0), owner.mean(axis=0)
-    inputs = suspect - mean
-    gram = inputs.T @ inputs
-    ridge = _PENALTY * max(float(np.trace(gram)) / len(gram), 1e-300)
-    weights = np.linalg.solve(gram + ridge * np.eye(len(gram)), inputs.T @ (owner - target))
+    weights = ridge_weights(suspect - mean, owner - target, _PENALTY)
     return np.asarray((further - mean) @ weights + target)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save as save_safetensors
 
 from nsmark.alterations.changes import Linear, OutputChange, UnitLength
+from nsmark.alterations.outputs import DrawRecord
 from nsmark.alterations.serving import Serving, read_serving
 from nsmark.files import write_atomic
 from nsmark.models.encoder import Encoder
@@ -62,12 +63,7 @@ class Stolen:
         """Change answers once more before they are sent."""
         self.serving.changes.append(change)
 
-    def draw_change(
-        self,
-        draw: Callable[[NDArray[np.float64], np.random.Generator], OutputChange],
-        texts: Sequence[str],
-        seed: int,
-    ) -> OutputChange:
+    def draw_change(self, draw: DrawRecord, texts: Sequence[str], seed: int) -> OutputChange:
         """Draw a change for answers like those to some texts, and add it."""
         change = draw(self.outputs(texts), np.random.default_rng(seed))
         self.add_change(change)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nsmark.attacks.linear_fit import Rows, ridge_weights
 from nsmark.attacks.material import Task
 
-Rows = NDArray[np.float64]
 Answering = Callable[[Sequence[str]], Rows]
 """Texts in, one row per text out."""
 
@@ -97,10 +97,7 @@ def classifier_accuracy(
 
 def _fitted(inputs: Rows, targets: Rows, asked: Rows, penalty: float) -> NDArray[np.intp]:
     centre = targets.mean(axis=0)
-    gram = inputs.T @ inputs
-    # Relative to the size of the problem, so that it means the same for every model.
-    ridge = penalty * max(float(np.trace(gram)) / len(gram), 1e-12)
-    weights = np.linalg.solve(gram + ridge * np.eye(len(gram)), inputs.T @ (targets - centre))
+    weights = ridge_weights(inputs, targets - centre, penalty)
     return np.asarray((asked @ weights + centre).argmax(axis=1))
 
 
