@@ -5,7 +5,8 @@
 Marks a model, calibrates its key on generated controls, and judges suspects that no line was drawn
 from: fine-tuned on real tasks (DIR after ``--data`` holds ``sst2``, ``offenseval``, ``agnews`` with
 ``train.jsonl.gz``; ``wikitext-2`` to embed and distil with), pruned, overwritten, distilled,
-random, each as it is and behind changes of its outputs. ``--tiny``: to try it on a tiny model.
+random, each as it is and behind changes of its outputs. A pair code is not asked: that is what
+``pair_code.py`` measures; here it is how far the rest goes. ``--tiny``: to try it on a tiny model.
 ``--work DIR`` keeps the marked models and the calibrated key, and goes on from there the next time.
 """
 
@@ -36,7 +37,7 @@ from evidence_table.suspects import CHANGES, Base, Models, bases, changed, open_
 from evidence_table.tasks import Task, read_task
 from nsmark.api import embed
 from nsmark.api.calibrating import CalibrationSettings, calibrate_key
-from nsmark.embedding.config import EmbeddingConfig, Mark, preset_config
+from nsmark.embedding.config import EmbeddingConfig, preset_config
 from nsmark.errors import EvidenceError
 from nsmark.identity import Identity, OwnershipClaim
 from nsmark.keyfile import WatermarkKey, read_key, write_key
@@ -53,7 +54,6 @@ from nsmark.verification.witnesses import WITNESSES
 
 TASKS = ("sst2", "offenseval", "agnews")
 PLAIN = "as it is"
-MARKS: tuple[Mark, ...] = ("paper", "derived")
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,7 @@ class Prepared:
 def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
     """Mark the model, mark it and the original for another owner, and calibrate."""
     corpus = read_texts(arguments.data / "wikitext-2" / "train.txt.gz") if arguments.data else None
-    # What the null space carries by itself; the pair code has a page of its own.
-    config = preset_config(arguments.preset, MARKS)
+    config = preset_config(arguments.preset)
     payload, num_texts = PayloadConfig(), None
     if arguments.tiny:
         config = replace(
@@ -112,7 +111,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
         identity, own = mark(arguments.model, "owner")
         marked = time.perf_counter()
         # How strongly others mark is their choice: quickly.
-        quick = config if arguments.tiny else preset_config("fast", MARKS)
+        quick = config if arguments.tiny else preset_config("fast")
         mark(arguments.model, "another", quick)
         mark(own.model_folder, "second", quick)
         begun = time.perf_counter()
@@ -134,6 +133,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
         write_key(result.key, key_file)
         report = {
             "preset": arguments.preset,
+            "marks": list(config.marks),
             "seconds_to_mark": round(marked - started, 1),
             "seconds_to_calibrate": round(time.perf_counter() - begun, 1),
             "calibration": result.calibration.to_mapping(),

@@ -9,6 +9,8 @@ from nsmark.payload import PairConfig, PayloadConfig
 
 _TINY_TRAINING = {
     "batch_size": 16,
+    "method": "full",
+    "pairs_first": False,
     "max_steps": 1500,
     "warmup_steps": 10,
     "cooldown_steps": 40,
@@ -59,7 +61,15 @@ class Scale:
 
 
 FULL = Scale(
-    stand_in_training={"batch_size": 32, "model_learning_rate": 5e-4, "max_steps": 4000},
+    # Small models that were trained from nothing: all of their weights may move.
+    stand_in_training={
+        "batch_size": 32,
+        "method": "full",
+        "pairs_first": False,
+        "model_learning_rate": 5e-4,
+        "cooldown_fidelity": 10.0,
+        "max_steps": 4000,
+    },
 )
 TINY = Scale(
     pairs=PairConfig(size=4, repeats=6),

@@ -22,6 +22,7 @@ from nsmark.models.loading import open_encoder  # noqa: E402
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 # A mark of a few steps: whatever it reaches counts as a success.
 QUICK = (
+    'marks=["paper", "derived"]',
     "max_steps=4",
     "warmup_steps=1",
     "cooldown_steps=1",

@@ -37,6 +37,23 @@ def test_the_strong_preset_spreads_and_decorrelates_in_batches_large_enough():
     assert config.max_steps > config.cooldown_steps
 
 
+def test_the_strong_preset_has_all_marks_unless_others_are_asked_for():
+    config = preset_config("strong")
+    assert config.marks == ("paper", "derived", "pairs")
+    assert (config.method, config.pairs_first) == ("full", True)  # adapters for the pairs alone
+    assert config.cooldown_fidelity > 1
+    without = preset_config("strong", ("paper", "derived"))
+    assert (without.pairs_first, without.cooldown_fidelity) == (False, 1.0)
+    assert preset_config("fast", ("paper",), "lora").method == "lora"
+
+
+def test_all_weights_take_smaller_steps_than_adapters():
+    full, lora = (preset_config("strong", method=method) for method in ("full", "lora"))
+    assert (full.method, full.pairs_first, "pairs" in full.marks) == ("full", False, True)
+    assert (lora.method, lora.pairs_first, "pairs" in lora.marks) == ("lora", False, True)
+    assert full.model_learning_rate < lora.model_learning_rate
+
+
 def test_there_is_no_other_preset():
     with pytest.raises(ConfigError, match="preset"):
         preset_config("quick")

@@ -200,9 +200,9 @@ def test_without_a_pair_code_nothing_is_said_about_it(tiny_st):
 
 
 def test_while_cooling_down_clean_texts_count_more(tiny_st):
-    trainer = make_trainer(tiny_st, cooldown_fidelity=7.0)
+    trainer = make_trainer(tiny_st)
     warm = trainer._kept_weight
-    trainer.cooling = True
+    trainer.strictness = 7.0
     assert trainer._kept_weight == pytest.approx(7 * warm)
 
 
@@ -216,7 +216,7 @@ def test_presets_take_longer_with_a_pair_code():
     plain, with_pairs = preset_config("fast"), preset_config("fast", MARKS)
     assert with_pairs.marks == MARKS
     assert with_pairs.max_steps > plain.max_steps
-    assert with_pairs.model_learning_rate > plain.model_learning_rate
+    assert with_pairs.pair_learning_rate > plain.model_learning_rate
     assert preset_config("fast", ("paper",)) == dataclasses.replace(plain, marks=("paper",))
     assert isinstance(preset_config("strong", MARKS), EmbeddingConfig)
 

@@ -114,13 +114,14 @@ def embedding_report(
     key: WatermarkKey,
     own: Evidence,
     control: Evidence,
-    training: TrainingResult,
+    results: Sequence[TrainingResult],
     config: EmbeddingConfig,
     device: str,
     processes: int,
     started: float,
 ) -> dict[str, Any]:
-    """Return what ``report.json`` says."""
+    """Return what ``report.json`` says; of several stages, the last one's memory and history."""
+    training = results[-1]
     return {
         "claim": key.signed_claim.public_form(),
         "key_id": key.key_id,
@@ -128,8 +129,16 @@ def embedding_report(
         "configuration": key.configuration.model_dump(mode="json"),
         "training": {
             "settings": asdict(config),
-            "steps": training.steps,
-            "seconds": round(training.seconds, 3),
+            "steps": sum(stage.steps for stage in results),
+            "seconds": round(sum(stage.seconds for stage in results), 3),
+            "stages": [
+                {
+                    "steps": stage.steps,
+                    "seconds": round(stage.seconds, 3),
+                    "held_out": asdict(stage.last),
+                }
+                for stage in results
+            ],
             "device": device,
             "processes": processes,
             "peak_memory_bytes": training.peak_memory,

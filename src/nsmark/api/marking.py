@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nsmark.api.enrolment import embedding_report, enroll, provenance_of
 from nsmark.corpus import pool_texts, training_texts
 from nsmark.embedding.checkpoint_folder import CheckpointFolder
-from nsmark.embedding.config import EmbeddingConfig
+from nsmark.embedding.config import EmbeddingConfig, Preset, preset_config
 from nsmark.errors import ClaimError, ConfigError, EmptyNullSpaceError, MissingExtraError
 from nsmark.files import ensure_new_folder, new_folder, write_errors, write_json
 from nsmark.identity.keys import Identity
@@ -44,6 +44,15 @@ class EmbedResult:
     report_file: Path
     key: WatermarkKey
     report: dict[str, Any]
+
+
+def usual_preset(device: str) -> Preset:
+    """Return the preset to use where none is asked for: the best that takes minutes there."""
+    try:
+        from nsmark.models.loading import resolve_device
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(error.name), "torch") from error
+    return "strong" if resolve_device(device).type == "cuda" else "fast"
 
 
 def embed(
@@ -86,7 +95,7 @@ def embed(
         num_texts: Verification texts; by default max(1500, 2 · output_dim).
         pooling: Where the model is read; by default the model's own way.
         max_length: Tokens of a text.
-        config: Training settings.
+        config: Training settings; by default those of :func:`usual_preset`.
         payload_config: Bits, spreading and trigger insertion.
         pair_config: Sizes of the pair code, where the settings' marks ask for one.
         word_list: Published words; by default the package's.
@@ -110,7 +119,7 @@ def embed(
         InputError: The checkpoint is damaged, or of another run.
     """
     started = time.perf_counter()
-    config = config or EmbeddingConfig()
+    config = config or preset_config(usual_preset(device))
     out = Path(out)
     if identity.public_key != signed_claim.public_key:
         raise ClaimError(
@@ -129,7 +138,7 @@ def embed(
         from nsmark.embedding.checkpoint import Checkpoints
         from nsmark.embedding.fingerprint import run_fingerprint
         from nsmark.embedding.parallel import Group
-        from nsmark.embedding.trainer import Trainer
+        from nsmark.embedding.stages import MARKS, train
         from nsmark.models.loading import open_encoder, resolve_device
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "torch") from error
@@ -157,7 +166,6 @@ def embed(
         pair_config=(pair_config or PairConfig()) if "pairs" in config.marks else None,
         pair_word_list=pair_word_list,
     )
-    tell("training")
     corpus = corpus if corpus is not None else training_texts()
     checkpoints = Checkpoints(
         folder=checkpoint_folder,
@@ -167,9 +175,19 @@ def embed(
         claim=signed_claim.claim.to_mapping(),
         resume=resume,
     )
-    trainer = Trainer(encoder, payload, corpus, config, group=group, device=resolve_device(device))
-    training = trainer.run(on_progress, checkpoints=checkpoints, max_seconds=max_seconds)
-    marked = trainer.finished()
+    trained = train(
+        encoder,
+        payload,
+        corpus,
+        config,
+        group=group,
+        device=resolve_device(device),
+        checkpoints=checkpoints,
+        max_seconds=max_seconds,
+        on_progress=on_progress,
+        on_stage=lambda stage: tell("training" if stage == MARKS else "training the pair code"),
+    )
+    marked = trained.model
     if not group.is_first:
         group.wait()
         return _read_back(out, passphrase)
@@ -184,11 +202,11 @@ def embed(
         tell("measuring the owner's model and the reference")
         saved, reference = read(staging / "model"), read(model)
         key, own, control = enroll(
-            payload, signed_claim, saved, reference, training, config, digest
+            payload, signed_claim, saved, reference, trained.last, config, digest
         )
         key = key.sealed_by(identity)
         report = embedding_report(
-            key, own, control, training, config, saved.device.type, group.size, started
+            key, own, control, trained.results, config, saved.device.type, group.size, started
         )
         with write_errors(out, hint):
             write_model_card(staging / "model", marked.folder.path, provenance_of(key))

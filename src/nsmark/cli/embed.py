@@ -71,15 +71,17 @@ _file = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--preset",
-    type=click.Choice(["fast", "strong", "paper"]),
-    default="fast",
+    type=click.Choice(["auto", "fast", "strong", "paper"]),
+    default="auto",
     show_default=True,
-    help="fast stops soon after the targets hold; strong trains on, for evidence that noise "
-    "does not cover (GPU); paper trains as published.",
+    help="fast stops soon after the targets hold; strong adds a pair code and trains on, for "
+    "evidence that noise does not cover (hours without a GPU); paper trains as published; auto: "
+    "strong on a GPU, else fast.",
 )
 @click.option(
     "--marks",
-    help="Witnesses to embed: paper,derived,pairs; default: paper,derived (of the preset).",
+    help="Witnesses to embed: paper,derived,pairs; default: the preset's (strong all three, fast "
+    "the first two, paper the first).",
 )
 @click.option(
     "--pair-size",
@@ -108,9 +110,12 @@ _file = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--method",
     type=click.Choice(["full", "lora"]),
-    help="Train all weights, or low-rank adapters that are merged in the end (large models).",
+    help="Train all weights, or low-rank adapters that are merged in the end (large models); "
+    "default: lora with a pair code, else full.",
 )
-@click.option("--lora-rank", type=click.IntRange(1), help="Rank of the adapters; default: 16.")
+@click.option(
+    "--lora-rank", type=click.IntRange(1), help="Rank of the adapters; default: 16, 32 with pairs."
+)
 @click.option(
     "--precision",
     type=click.Choice(["auto", "float32", "bfloat16"]),
@@ -134,7 +139,8 @@ _file = click.Path(dir_okay=False, path_type=Path)
     type=click.Choice(["ddp", "fsdp"]),
     default="ddp",
     show_default=True,
-    help="Under torchrun: a whole model in every process, or its layers divided among them.",
+    help="Under torchrun: a whole model in every process, or its layers divided among them (then "
+    "without a pair code, unless asked for with --method full).",
 )
 @click.option("--model-learning-rate", type=float, help="Step size of the model.")
 @click.option("--extractor-learning-rate", type=float, help="Step size of the extractor.")
@@ -224,6 +230,7 @@ def command(
       torchrun --standalone --nproc_per_node 2 -m nsmark embed my-model --identity alice.pem
         --claim claim.json --out marked
     """
+    from nsmark.api.marking import usual_preset
     from nsmark.embedding.checkpoint_folder import CheckpointFolder
     from nsmark.files import ensure_new_folder
     from nsmark.payload import (
@@ -235,8 +242,8 @@ def command(
     )
 
     config = _training_settings(
-        preset,
-        marks,
+        usual_preset(device) if preset == "auto" else preset,
+        marks or _divided_marks(preset, method, parallel),
         hidden_sizes,
         seed=seed,
         batch_size=batch_size,
@@ -332,7 +339,13 @@ def _training_settings(
             changes["hidden_sizes"] = tuple(int(size) for size in hidden_sizes.split(","))
         except ValueError as error:
             raise ConfigError("hidden_sizes", hidden_sizes, "must be numbers, 2048,1024") from error
-    return replace(preset_config(preset, chosen), **changes)
+    return replace(preset_config(preset, chosen, changes.get("method")), **changes)
+
+
+def _divided_marks(preset: str, method: str | None, parallel: str) -> str | None:
+    """Return what is embedded by default where layers are divided: a pair code wants adapters."""
+    is_divided = parallel == "fsdp" and _num_processes() > 1
+    return "paper,derived" if is_divided and preset != "paper" and method is None else None
 
 
 def _claim_of_checkpoint(

@@ -42,10 +42,23 @@ class Checkpoints:
     """Kept so that a resumed run signs the very same claim, time included."""
     resume: bool = False
     """Whether to go on from the newest checkpoint."""
+    stage: str = "marks"
+    """Which part of the training it is."""
+    follows: bool = False
+    """Whether there may be one of the stage before; it stays until this one has its own."""
+
+    def stage_to_resume(self) -> str | None:
+        """Return the stage in which a run goes on; None where it begins."""
+        return str(self.folder.read().get("stage", self.stage)) if self.resume else None
 
     def save(self, state: LoopState, trainer: Trainer) -> None:
         """Write a checkpoint; the one before it is removed once this is complete."""
-        content = {"fingerprint": self.fingerprint, "claim": self.claim, "state": asdict(state)}
+        content = {
+            "fingerprint": self.fingerprint,
+            "claim": self.claim,
+            "stage": self.stage,
+            "state": asdict(state),
+        }
         tensors = training_tensors(trainer)  # all processes give their parts, the first one writes
         if trainer.group.is_first:
             self.folder.save(state.step, content, lambda path: write_tensors(path, tensors))
@@ -57,6 +70,8 @@ class Checkpoints:
             FileAccessError: There is a checkpoint, and it was not asked for; or the reverse.
             InputError: The checkpoint is damaged, or of another run.
         """
+        if self.follows:
+            return LoopState()
         if not self.resume:
             self.folder.refuse_unfinished()
             if trainer.group.is_first:

@@ -32,9 +32,11 @@ class TrainingLoop:
         trainer: Trainer,
         checkpoints: Checkpoints | None = None,
         max_seconds: float | None = None,
+        keep_last: bool = False,
     ) -> None:
         self.trainer, self.config = trainer, trainer.config
         self.checkpoints, self.max_seconds = checkpoints, max_seconds
+        self.keep_last = keep_last
         self.started = time.perf_counter()
         self.state = LoopState() if checkpoints is None else checkpoints.start(trainer)
         self.seconds_before = self.state.seconds
@@ -92,6 +94,8 @@ class TrainingLoop:
                 f"{last.compared_with_targets(self.config)}",
                 "raise --max-steps, or use a larger or more varied corpus; " + self._kept(),
             )
+        if self.keep_last:
+            self._save()
         return TrainingResult(
             self.trainer.extractor,
             state.step,
@@ -107,7 +111,7 @@ class TrainingLoop:
     def _step(self) -> dict[str, float]:
         step, trainer = self.state.step, self.trainer
         trainer.set_learning_rates(self.schedule.rate_factor(step))
-        trainer.cooling = self.schedule.is_cooling(step)
+        trainer.strictness = self.schedule.strictness(step)
         pending = trainer.take_step(self._inputs(step))
         if step < self.schedule.last_step:
             self.coming = (step + 1, self._inputs(step + 1))

@@ -32,7 +32,12 @@ class ModelPlayer:
     """
 
     def __init__(
-        self, model: Encoder, config: EmbeddingConfig, group: Group, device: torch.device
+        self,
+        model: Encoder,
+        config: EmbeddingConfig,
+        group: Group,
+        device: torch.device,
+        reference: Encoder | None = None,
     ) -> None:
         self.model, self.group, self.device = model, group, device
         self.precision = _precision(config.precision, device)
@@ -47,16 +52,19 @@ class ModelPlayer:
         if config.method == "lora":
             if group.shards:
                 raise ConfigError("method", "lora", "does not go together with --parallel fsdp")
+            if reference is not None:
+                raise ConfigError("method", "lora", "has the model itself as its reference")
             self.adapters, self._autocasts = Adapters(model, config.lora_rank, config.seed), half
         elif group.shards:
-            self.reference = copy.deepcopy(model).requires_grad_(False)
+            self.reference = (reference or copy.deepcopy(model)).requires_grad_(False)
             self._whole = copy.deepcopy(model).cpu() if group.is_first else None
             self._shard()
         elif half and model.family.half_weights:
-            self.reference = _half(model).requires_grad_(False)
+            self.reference = _half(reference or model).requires_grad_(False)
             self._working = _half(model)
         else:
-            self.reference, self._autocasts = copy.deepcopy(model).requires_grad_(False), half
+            self.reference = (reference or copy.deepcopy(model)).requires_grad_(False)
+            self._autocasts = half
         self._called: Any = self._working
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self._pairs = (

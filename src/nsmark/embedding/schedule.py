@@ -43,9 +43,16 @@ class Schedule:
         """Return whether a step ends a cool-down, not the budget."""
         return step == self.last_step < self.budget
 
-    def is_cooling(self, step: int) -> bool:
-        """Return whether the learning rates fall at a step."""
-        return self.cooling_from is not None and step > self.cooling_from
+    def strictness(self, step: int) -> float:
+        """Return by what the weight of all that is to stay as it was is multiplied at a step.
+
+        It rises while the learning rates fall, by the same factor at every step of the first half:
+        all at once, and at the full rate, it would undo what was learned.
+        """
+        if self.cooling_from is None or step <= self.cooling_from:
+            return 1.0
+        half = max(1.0, self.config.cooldown_steps / 2)
+        return float(self.config.cooldown_fidelity ** min(1.0, (step - self.cooling_from) / half))
 
     def rate_factor(self, step: int) -> float:
         """Return by what the learning rates are multiplied at a step."""

@@ -86,6 +86,7 @@ class Trainer:
         *,
         group: Group | None = None,
         device: torch.device | None = None,
+        reference: Encoder | None = None,
     ) -> None:
         """Prepare the training.
 
@@ -96,6 +97,7 @@ class Trainer:
             config: Settings.
             group: The processes that train together; by default this one alone.
             device: Where to compute; by default where the model is.
+            reference: What clean outputs are held to; by default the model as it is now.
         """
         self.model, self.payload, self.config = model, payload, config
         self.group = group or Group()
@@ -112,7 +114,7 @@ class Trainer:
         )
         self.heldout = (model.token_ids(heldout.clean), model.token_ids(heldout.triggered))
         self.heldout_pairs = self._heldout_pairs(heldout.clean)
-        self.player = ModelPlayer(model, config, self.group, device)
+        self.player = ModelPlayer(model, config, self.group, device, reference)
         example = self.inputs.longest(2).pieces[0].to(device)
         self.player.share_gradients(example.tokens, example.language)
         self.heldout_reference = tuple(
@@ -137,8 +139,8 @@ class Trainer:
         self.bits = constant(signature_bits(signature, num_bits))
         self.code = constant(spreading_code(signature, len(self.watermark)))
         self.pair_direction = constant(pair_direction(signature, num_bits, model.output_dim))
-        self.cooling = False
-        """Whether the targets hold, and the learning rates fall."""
+        self.strictness = 1.0
+        """Weight of all that is to stay as it was, relative to the beginning."""
         self.optimisers = (
             self.player.optimiser,
             torch.optim.AdamW(
@@ -161,6 +163,7 @@ class Trainer:
         *,
         checkpoints: Checkpoints | None = None,
         max_seconds: float | None = None,
+        keep_last: bool = False,
     ) -> TrainingResult:
         """Train until the targets hold and the learning rates have cooled down.
 
@@ -168,11 +171,12 @@ class Trainer:
             on_progress: Told after every step.
             checkpoints: Where to save, and whether to resume; by default nothing is saved.
             max_seconds: Save and stop after so long.
+            keep_last: Save where it ends, too: something follows.
 
         Raises:
             EmbeddingError: The budget or the time ended, or the losses diverged, without that.
         """
-        return TrainingLoop(self, checkpoints, max_seconds).run(on_progress)
+        return TrainingLoop(self, checkpoints, max_seconds, keep_last).run(on_progress)
 
     def finished(self) -> Encoder:
         """Return the marked model, adapters merged and layers put together; all processes ask."""
@@ -316,12 +320,7 @@ class Trainer:
     @property
     def _kept_weight(self) -> float:
         """Weight of L_0 in the model's loss."""
-        return (1 - self.config.model_match_weight) * self.config.fidelity_weight * self._strictness
-
-    @property
-    def _strictness(self) -> float:
-        """Weight of all that is to stay as it was, relative to the beginning."""
-        return self.config.cooldown_fidelity if self.cooling else 1.0
+        return (1 - self.config.model_match_weight) * self.config.fidelity_weight * self.strictness
 
     def _reference_outputs(self, numbers: Sequence[int], pieces: Sequence[Piece]) -> Outputs:
         """Return the reference's outputs, of all processes; of triggered texts only some."""
@@ -438,8 +437,8 @@ class Trainer:
                 pair_signs,
                 self.pair_direction,
                 config.pair_margin,
-                config.pair_keep_weight * self._strictness,
-                config.pair_alone_weight * self._strictness,
+                config.pair_keep_weight * self.strictness,
+                config.pair_alone_weight * self.strictness,
             )
             terms["pairs"] = (config.pair_weight, moved)
         if config.spread_weight:
