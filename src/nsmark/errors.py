@@ -13,10 +13,15 @@
     │   ├── TextPoolError        corpus, pool or word list
     │   ├── ModelError           a folder is no model we can open
     │   └── TransparencyError    a log's proof, checkpoint, envelope or timestamp
+    │       └── RewrittenLogError  a log signed two histories that do not agree
     ├── EvidenceError            outputs that cannot be measured
     │   ├── EmptyNullSpaceError  fewer texts than dimensions
     │   └── SuspectError         an endpoint did not answer as it should
     ├── EmbeddingError           training did not reach its targets
+    ├── AuthorityError           a certification authority cannot do what it was asked
+    │   ├── AccessDeniedError    no valid token, or one for something else
+    │   ├── NotFoundError        it has no such entry, key or job
+    │   └── ConflictError        it contradicts what is on record
     └── MissingExtraError        an optional dependency is not installed
 
 The command line maps them to one line ``error:``, one line ``hint:`` and the exit status; library
@@ -26,8 +31,11 @@ users catch ``NsmarkError``.
 from __future__ import annotations
 
 __all__ = [
+    "AccessDeniedError",
+    "AuthorityError",
     "ClaimError",
     "ConfigError",
+    "ConflictError",
     "EmbeddingError",
     "EmptyNullSpaceError",
     "EvidenceError",
@@ -37,7 +45,9 @@ __all__ = [
     "KeyFileError",
     "MissingExtraError",
     "ModelError",
+    "NotFoundError",
     "NsmarkError",
+    "RewrittenLogError",
     "SuspectError",
     "TextPoolError",
     "TransparencyError",
@@ -100,6 +110,22 @@ class TransparencyError(InputError):
     """A log's proof, checkpoint, envelope or timestamp is malformed or proves nothing."""
 
 
+class RewrittenLogError(TransparencyError):
+    """A log signed two histories that do not agree; the two notes show it."""
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "keep both signed checkpoints and show them to others",
+        *,
+        earlier: bytes = b"",
+        later: bytes = b"",
+    ) -> None:
+        super().__init__(message, hint)
+        self.earlier = earlier
+        self.later = later
+
+
 class EvidenceError(NsmarkError):
     """The outputs cannot be measured."""
 
@@ -122,6 +148,22 @@ class SuspectError(EvidenceError):
 
 class EmbeddingError(NsmarkError):
     """Training did not reach its targets; nothing was written."""
+
+
+class AuthorityError(NsmarkError):
+    """A certification authority cannot do what it was asked."""
+
+
+class AccessDeniedError(AuthorityError):
+    """There is no valid token, or it is for something else."""
+
+
+class NotFoundError(AuthorityError):
+    """The authority has no such entry, key or job."""
+
+
+class ConflictError(AuthorityError):
+    """What was asked contradicts what is on record."""
 
 
 class MissingExtraError(NsmarkError):

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 
 from nsmark.embedding.config import EmbeddingConfig
@@ -21,7 +23,7 @@ def test_strictness_rises_by_factors_and_is_reached_half_way(step, factor):
 def test_strictness_never_jumps():
     schedule = Schedule(CONFIG, 64, held_since=200)
     steps = [schedule.strictness(step) for step in range(200, 301)]
-    ratios = [after / before for before, after in zip(steps, steps[1:], strict=False)]
+    ratios = [after / before for before, after in itertools.pairwise(steps)]
     assert max(ratios) == pytest.approx(16 ** (1 / 50))
     assert min(ratios) >= 1.0
 

@@ -83,6 +83,7 @@ class JsonClient:
             timeout=options.timeout_seconds,
             follow_redirects=False,
             limits=httpx.Limits(max_connections=options.concurrency),
+            transport=None if options.connect is None else options.connect(endpoint.url),
         )
 
     def __enter__(self) -> JsonClient:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nsmark.errors import ConfigError
+
+if TYPE_CHECKING:
+    import httpx
 
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 
@@ -109,6 +113,12 @@ class QueryOptions:
 
     on_plan: Callable[[QueryPlan], None] | None = field(default=None, compare=False, repr=False)
     """Told what is going to be asked before the first request; an exception stops it."""
+
+    connect: Callable[[str], httpx.BaseTransport] | None = field(
+        default=None, compare=False, repr=False
+    )
+    """Makes the way to an endpoint from its URL, where not every way is allowed; None: a direct
+    connection, or the proxy that the environment names."""
 
     def __post_init__(self) -> None:
         for name, lowest, highest in (

@@ -1,0 +1,170 @@
+"""What the members of statements may look like: bounded, in one spelling only."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import re
+from typing import Annotated, Any, Self
+
+import rfc8785
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from nsmark.errors import NsmarkError, TransparencyError
+from nsmark.identity import OwnershipClaim, PublicKey, parse_json_object
+
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+MAX_BYTES = (1 << 53) - 1
+"""Above it, JSON numbers are no longer exact."""
+
+_MAX_PEM_CHARACTERS = 1024
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+# What a terminal or a page might act upon: control characters, and marks that reverse a line.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def format_time(moment: datetime.datetime) -> str:
+    """Return a moment in the form statements use, cut to whole seconds."""
+    return moment.astimezone(datetime.UTC).strftime(TIME_FORMAT)
+
+
+def parse_time(text: str) -> datetime.datetime:
+    """Return the moment a statement names.
+
+    Raises:
+        ValueError: Not of the form ``YYYY-MM-DDTHH:MM:SSZ``, or no such time.
+    """
+    if not _TIME.fullmatch(text):
+        raise ValueError("must be a time of the form YYYY-MM-DDTHH:MM:SSZ")
+    return datetime.datetime.strptime(text, TIME_FORMAT).replace(tzinfo=datetime.UTC)
+
+
+def _check_time(text: str) -> str:
+    parse_time(text)
+    return text
+
+
+def _check_line(text: str) -> str:
+    if _CONTROL.search(text) or not text.strip():
+        raise ValueError("must be one line, not empty, without control characters")
+    return text
+
+
+def _check_prose(text: str) -> str:
+    if _CONTROL.search(text.replace("\n", "")):
+        raise ValueError("must be text without control characters")
+    return text
+
+
+@functools.lru_cache(maxsize=1024)
+def public_key_of(pem: str) -> PublicKey:
+    """Return the key of a PEM block in our spelling: one key, one text.
+
+    Raises:
+        ValueError: No sound key, or written in another way.
+    """
+    try:
+        key = PublicKey.from_pem(pem)
+    except NsmarkError as error:
+        raise ValueError(str(error)) from error
+    if key.to_pem() != pem:
+        raise ValueError("must be a PEM block as nsmark writes it")
+    return key
+
+
+def _check_pem(pem: str) -> str:
+    public_key_of(pem)
+    return pem
+
+
+def _check_name(name: str) -> str:
+    if "+" in name or any(character.isspace() for character in name):
+        raise ValueError("must hold no spaces or plus signs")
+    return _check_line(name)
+
+
+def _check_claim(claim: dict[str, str]) -> dict[str, str]:
+    try:
+        parsed = OwnershipClaim.from_mapping(claim)
+    except NsmarkError as error:
+        raise ValueError(str(error)) from error
+    # A claim may hold any character; a page or a database may not.
+    _check_line(parsed.owner)
+    _check_prose(parsed.message)
+    return parsed.to_mapping()
+
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Time = Annotated[str, Field(max_length=20), AfterValidator(_check_time)]
+Line = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_check_line)]
+Prose = Annotated[str, Field(max_length=4096), AfterValidator(_check_prose)]
+Pem = Annotated[str, Field(max_length=_MAX_PEM_CHARACTERS), AfterValidator(_check_pem)]
+AuthorityName = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_check_name)]
+ClaimMembers = Annotated[dict[str, str], AfterValidator(_check_claim)]
+NumBytes = Annotated[int, Field(ge=1, le=MAX_BYTES)]
+Count = Annotated[int, Field(ge=0, le=MAX_BYTES)]
+# RFC 8785 writes larger floats as whole numbers, which are then too large to be read as such.
+Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e15, le=1e15)]
+
+
+class Record(BaseModel):
+    """Members of exactly these names and types, never changed; written in one way only."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @classmethod
+    def from_members(cls, members: Any, what: str) -> Self:
+        """Read an object; members with a default must be there, too.
+
+        Raises:
+            TransparencyError: Something is missing, unknown, of another type or out of range.
+        """
+        if not isinstance(members, dict):
+            raise TransparencyError(f"the {what} is not an object", "make it with `nsmark client`")
+        missing = [name for name in cls.model_fields if name not in members]
+        if missing:
+            raise TransparencyError(
+                f"the {what} has no member {missing[0]}", "make it with `nsmark client`"
+            )
+        try:
+            return cls.model_validate(members)
+        except (ValidationError, RecursionError) as error:
+            raise _refused(what, error) from error
+
+    def to_members(self) -> dict[str, Any]:
+        """Return what JSON can say, every member there."""
+        return self.model_dump(mode="json")
+
+    def to_json(self) -> bytes:
+        """Return the one form in which it is written (RFC 8785)."""
+        return rfc8785.dumps(self.to_members())
+
+
+def parse_canonical(content: bytes, what: str, max_bytes: int) -> dict[str, Any]:
+    """Return the object of a JSON text in RFC 8785 form: there is no second way to write it.
+
+    Raises:
+        TransparencyError: Too long, no object, or written in another way.
+    """
+    hint = "get it again from where it was issued, unaltered"
+    if len(content) > max_bytes:
+        raise TransparencyError(f"the {what} is larger than {max_bytes:,} bytes", hint)
+    try:
+        members = parse_json_object(content.decode("utf-8"), what)
+        canonical = rfc8785.dumps(members)
+    except (NsmarkError, UnicodeError, rfc8785.CanonicalizationError, RecursionError) as error:
+        raise TransparencyError(f"the {what} is no JSON object in UTF-8", hint) from error
+    if canonical != content:
+        raise TransparencyError(f"the {what} is not in canonical form (RFC 8785)", hint)
+    return members
+
+
+def _refused(what: str, error: ValidationError | RecursionError) -> TransparencyError:
+    if isinstance(error, RecursionError):
+        return TransparencyError(f"the {what} is nested too deeply", "nsmark did not write it")
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])[:100] or "the whole"
+    reason = " ".join(first["msg"].split())[:160]
+    return TransparencyError(
+        f"the {what} is not acceptable: {where!r}: {reason}", "make it with `nsmark client`"
+    )

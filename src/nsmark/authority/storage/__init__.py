@@ -1,0 +1,1 @@
+"""The authority's database: SQLite beside its keys, or PostgreSQL."""
