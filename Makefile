@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser demo test check lint types layers slow forgeries bench docs clean
+.PHONY: help setup browser database demo test check lint types layers slow forgeries bench docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -26,6 +26,13 @@ browser: ## install chromium for the report page's tests (Debian, as root)
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
 	  && { apt-get install -y -q chromium || { apt-get update -q && apt-get install -y -q chromium; }; } \
 	  >/dev/null 2>&1; } || echo "no chromium, and it cannot be installed here: its tests are skipped"
+
+# The same for the authority's tests on PostgreSQL: a server of their own, started by the tests.
+database: ## install PostgreSQL for the authority's tests (Debian, as root)
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || { \
+	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	  && { apt-get install -y -q postgresql || { apt-get update -q && apt-get install -y -q postgresql; }; } \
+	  >/dev/null 2>&1; } || echo "no PostgreSQL, and it cannot be installed here: its tests are skipped"
 
 demo: $(STAMP) ## watermark, attack and verify a real model (minutes); OUT=folder
 	HF_HUB_OFFLINE=1 $(BIN)/nsmark demo $(if $(OUT),--out $(OUT))
