@@ -7,7 +7,8 @@ from: fine-tuned on real tasks (DIR after ``--data`` holds ``sst2``, ``offenseva
 ``train.jsonl.gz``; ``wikitext-2`` to embed and distil with), pruned, overwritten, distilled,
 random, each as it is and behind changes of its outputs. A pair code is not asked: that is what
 ``pair_code.py`` measures; here it is how far the rest goes. ``--tiny``: to try it on a tiny model.
-``--work DIR`` keeps the marked models and the calibrated key, and goes on from there the next time.
+``--work DIR`` keeps the marked models and the calibrated key, and goes on from there the next time;
+``pair_code.py`` and ``attacks.py`` take the same model and key from it.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a 
 from evidence_table.page import markdown
 from evidence_table.suspects import CHANGES, Base, Models, bases, changed, open_models
 from evidence_table.tasks import Task, read_task
+from made_up_owners import CREATED, make_identity
 from nsmark.api import embed
 from nsmark.api.calibrating import CalibrationSettings, calibrate_key
 from nsmark.embedding.config import EmbeddingConfig, preset_config
 from nsmark.errors import EvidenceError
-from nsmark.identity import Identity, OwnershipClaim
+from nsmark.identity import OwnershipClaim
 from nsmark.keyfile import WatermarkKey, read_key, write_key
 from nsmark.payload import PayloadConfig, read_texts
 from nsmark.suspects.recorded import RecordedOutputs
@@ -85,8 +87,8 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
         payload, num_texts = PayloadConfig(num_bits=16), 96
 
     def mark(model: Path, owner: str, config: EmbeddingConfig = config) -> Any:
-        identity = Identity.generate()
-        claim = identity.sign(OwnershipClaim.make(owner, "this model is mine"))
+        identity = make_identity(owner)
+        claim = identity.sign(OwnershipClaim.make(owner, "this model is mine", CREATED))
         result = embed(
             model,
             identity,
@@ -113,7 +115,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
         # How strongly others mark is their choice: quickly.
         quick = config if arguments.tiny else preset_config("fast")
         mark(arguments.model, "another", quick)
-        mark(own.model_folder, "second", quick)
+        mark(own.model_folder, "overwriter", quick)
         begun = time.perf_counter()
         result = calibrate_key(
             own.key,
@@ -145,7 +147,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
     models = Models(
         marked=open_models(folder / "owner" / "model"),
         reference=open_models(arguments.model),
-        overwritten=open_models(folder / "second" / "model"),
+        overwritten=open_models(folder / "overwriter" / "model"),
         marked_by_another=open_models(folder / "another" / "model"),
         tasks=real_tasks(arguments),
         student_texts=[" ".join(text.split()[:48]) for text in texts[:3000]],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import re
 import shutil
@@ -16,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from made_up_owners import CREATED, make_identity
 from nsmark.api import embed
 from nsmark.api.marking import EmbedResult
 from nsmark.embedding.checkpoint_folder import CheckpointFolder
 from nsmark.embedding.config import EmbeddingConfig, preset_config
-from nsmark.identity import Identity, OwnershipClaim
+from nsmark.identity import OwnershipClaim
 from nsmark.keyfile import WatermarkKey, read_key
 from nsmark.models.encoder import Encoder
 from nsmark.models.loading import open_encoder, resolve_device
@@ -32,7 +31,6 @@ from pair_table.material import Material, read_material
 from pair_table.reading import Readers, Table
 from pair_table.scales import Scale
 
-CREATED = "2026-01-31T12:00:00Z"
 MARKS = ("paper", "derived", "pairs")
 OWNER = "owner"
 OTHERS = ("second", "third")
@@ -180,12 +178,6 @@ class Run:
         if part == "mark":
             shutil.rmtree(self.folder_of(OWNER), ignore_errors=True)
             shutil.rmtree(CheckpointFolder(self.folder_of(OWNER)).path, ignore_errors=True)
-
-
-def make_identity(owner: str) -> Identity:
-    """Return the same identity each time: a run on another machine marks with the same table."""
-    seed = hashlib.sha256(f"pair code benchmark {owner}".encode()).digest()
-    return Identity(Ed25519PrivateKey.from_private_bytes(seed))
 
 
 def questions_of(key: WatermarkKey) -> PairQuestions:
