@@ -47,9 +47,6 @@ ProgressCallback = Callable[[str, int, int], None]
 MIN_CONTROL_MODELS = 2
 """A control is judged by the lines that the others draw: alone it has none."""
 
-REFUSED = "the key is refused"
-"""How the rule begins where it refuses a key whatever the suspect."""
-
 _LEAST_TEXTS_PER_DIMENSION = 1.5
 _NOT_ORTHONORMAL = 1e-6
 
@@ -294,7 +291,7 @@ def _accepted_controls(
         if decision.verdict is Verdict.OWNED:
             passed = ", ".join(decision.passed)
             reasons.append(f"the key accepts the innocent model {control.name!r} ({passed})")
-        elif CHANGED not in control.name and decision.reasons[0].startswith(REFUSED):
+        elif CHANGED not in control.name and decision.refuses_key:
             # Behind a map an extractor may read something by accident, from all texts alike: a
             # verdict takes no notice of that, and neither does this one.
             reasons.append(decision.reasons[0])

@@ -70,7 +70,7 @@ def decide_calibrated(
     """
     refusal = _refusal(evidence, calibration, controls, flaw)
     if refusal is not None:
-        return Decision(Verdict.NOT_SHOWN, (refusal,))
+        return Decision.refusal(refusal)
     passed = [line.name for line in _lines(calibration) if line.passed_by(evidence.triggered)]
     if _derived(evidence.triggered):
         passed.append("derived_extraction_rate")
@@ -118,27 +118,24 @@ def _refusal(
 ) -> str | None:
     """Return why the key is refused, whatever the suspect."""
     if flaw is not None:
-        return f"the key is refused: {flaw}"
+        return flaw
     for control in controls:
         rate = control.triggered.extraction_rate
         if rate is not None and rate >= 0.5:
             return (
-                "the key is refused: its extractor reads the signature from the innocent model "
-                f"{control.name!r} (rate {rate:.2f})"
+                f"its extractor reads the signature from the innocent model {control.name!r} "
+                f"(rate {rate:.2f})"
             )
         if _derived(control.triggered):
-            return f"the key is refused: the innocent model {control.name!r} carries its readout"
+            return f"the innocent model {control.name!r} carries its readout"
         if has_pair_code(control.triggered):
-            return f"the key is refused: the innocent model {control.name!r} carries its pair code"
+            return f"the innocent model {control.name!r} carries its pair code"
     line = None if calibration is None else calibration.line(EXTRACTION.name)
     rate = evidence.untriggered.extraction_rate
     if rate is not None and rate > (0.5 if line is None else min(line.threshold, 0.5)):
-        return (
-            "the key is refused: its extractor reads the signature from untriggered texts too "
-            f"(rate {rate:.2f})"
-        )
+        return f"its extractor reads the signature from untriggered texts too (rate {rate:.2f})"
     if _derived(evidence.untriggered):
-        return "the key is refused: its readout is there on untriggered texts, too"
+        return "its readout is there on untriggered texts, too"
     return None
 
 

@@ -32,6 +32,13 @@ class Decision:
     reasons: tuple[str, ...]
     passed: tuple[str, ...] = ()
     """The statistics that accuse."""
+    refuses_key: bool = False
+    """Whether something speaks against the key itself, whatever the suspect."""
+
+    @classmethod
+    def refusal(cls, reason: str) -> Decision:
+        """Return the decision about a key that proves nothing."""
+        return cls(Verdict.NOT_SHOWN, (f"the key is refused: {reason}",), refuses_key=True)
 
 
 def paper_thresholds(owner: Statistics, controls: Sequence[Statistics]) -> Thresholds:
@@ -96,17 +103,11 @@ def decide(
         return Decision(Verdict.NOT_SHOWN, ("not calibrated by the verifier",))
     accepted = [c.name for c in controls if accepts(c.triggered, thresholds)]
     if accepted:
-        return Decision(
-            Verdict.NOT_SHOWN,
-            (f"the key is refused: it also accepts the innocent model {accepted[0]!r}",),
-        )
+        return Decision.refusal(f"it also accepts the innocent model {accepted[0]!r}")
     if _extraction_passes(evidence.untriggered, thresholds):
-        return Decision(
-            Verdict.NOT_SHOWN,
-            (
-                "the key is refused: its extractor reads the signature from untriggered texts "
-                f"too (rate {evidence.untriggered.extraction_rate:.2f})",
-            ),
+        return Decision.refusal(
+            "its extractor reads the signature from untriggered texts too "
+            f"(rate {evidence.untriggered.extraction_rate:.2f})"
         )
     reasons = _describe(evidence, thresholds)
     passed = []
