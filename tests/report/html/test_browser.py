@@ -1,63 +1,32 @@
 """The page as a reader sees it: in a browser without a network, on a phone, on paper."""
 
-import os
 import re
-import shutil
 
 import pytest
 
 from nsmark.verification import STATISTIC_NAMES
+from offline_browser import PHONE, WIDE, chromium, offline_pages, require_chromium, sizes
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-if BROWSER is None:
-    print("skipped: no chromium here; `make browser` installs it as root")  # noqa: T201
-    pytest.skip("no chromium; `make browser` installs it as root", allow_module_level=True)
-playwright = pytest.importorskip("playwright.sync_api", reason="needs the dev extra")
-
-WIDE, PHONE = 1100, 360
+require_chromium()
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with playwright.sync_playwright() as driver:
-        # Chromium refuses to run as root with its sandbox; these pages are our own.
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        running = driver.chromium.launch(executable_path=BROWSER, args=arguments)
+    with chromium() as running:
         yield running
-        running.close()
 
 
 @pytest.fixture
 def opened(browser, pages, tmp_path):
-    """Open the page of a report offline; afterwards nothing may have been asked for or said."""
-    contexts, requests, messages = [], [], []
+    """Open the page of a report."""
+    with offline_pages(browser) as open_file:
 
-    def open_page(case, width=WIDE, **options):
-        path = tmp_path / "page.html"
-        path.write_text(pages[case], encoding="utf-8")
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, offline=True, **options
-        )
-        contexts.append(context)
-        context.route(re.compile(r"^(?!file:)"), lambda route: route.abort())
-        page = context.new_page()
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("console", lambda message: messages.append(message.text))
-        page.on("pageerror", lambda error: messages.append(str(error)))
-        page.goto(path.as_uri())
-        return page
+        def open_page(case, width=WIDE, **options):
+            path = tmp_path / "page.html"
+            path.write_text(pages[case], encoding="utf-8")
+            return open_file(path, width, **options)
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert len(requests) == len(contexts)  # the files themselves
-    assert messages == []
-
-
-def sizes(page):
-    return page.evaluate(
-        "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
-    )
+        yield open_page
 
 
 @pytest.mark.parametrize("width", [WIDE, PHONE])
