@@ -27,12 +27,13 @@ browser: ## install chromium for the report page's tests (Debian, as root)
 	  && { apt-get install -y -q chromium || { apt-get update -q && apt-get install -y -q chromium; }; } \
 	  >/dev/null 2>&1; } || echo "no chromium, and it cannot be installed here: its tests are skipped"
 
-# The same for the authority's tests on PostgreSQL: a server of their own, started by the tests.
-database: ## install PostgreSQL for the authority's tests (Debian, as root)
-	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || { \
+# The same for the authority's tests: they start servers of their own.
+database: ## install PostgreSQL and Redis for the authority's tests (Debian, as root)
+	@{ ls /usr/lib/postgresql/*/bin/initdb && command -v redis-server; } >/dev/null 2>&1 || { \
 	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
-	  && { apt-get install -y -q postgresql || { apt-get update -q && apt-get install -y -q postgresql; }; } \
-	  >/dev/null 2>&1; } || echo "no PostgreSQL, and it cannot be installed here: its tests are skipped"
+	  && { apt-get install -y -q postgresql redis-server \
+	       || { apt-get update -q && apt-get install -y -q postgresql redis-server; }; } \
+	  >/dev/null 2>&1; } || echo "no PostgreSQL or Redis, and they cannot be installed here: their tests are skipped"
 
 demo: $(STAMP) ## watermark, attack and verify a real model (minutes); OUT=folder
 	HF_HUB_OFFLINE=1 $(BIN)/nsmark demo $(if $(OUT),--out $(OUT))

@@ -34,6 +34,11 @@ def burn_time(request: Mapping[str, Any], files: Sequence[bytes], tell: Any) -> 
         time.sleep(0.01)
 
 
+def burn_quietly(request: Mapping[str, Any], files: Sequence[bytes], tell: Any) -> dict[str, Any]:
+    while True:
+        time.sleep(0.01)
+
+
 def crash(request: Mapping[str, Any], files: Sequence[bytes], tell: Any) -> dict[str, Any]:
     os.abort()
 

@@ -192,16 +192,16 @@ class WorkerProcess:
         command = [sys.executable, "-m", "nsmark.authority.worker", "--device", "cpu", "--no-kin"]
         command += ["--folder", str(authority.settings.folder), "--threads", "1"]
         command += ["--stale-seconds", str(stale_seconds)]
-        if authority.settings.database_url is not None:
-            command += ["--database", authority.settings.database_url]
         for control in controls:
             command += ["--control", str(control)]
-        tests = str(Path(__file__).parent)
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+        if authority.settings.database_url is not None:
+            environment["NSMARK_AUTHORITY_DATABASE"] = authority.settings.database_url
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
                 [*command, *arguments],
                 stderr=stderr,
-                env={**os.environ, "PYTHONPATH": tests, "HF_HUB_OFFLINE": "1"},
+                env=environment,
             )
 
     def __enter__(self) -> WorkerProcess:

@@ -62,7 +62,7 @@ class AuthoritySettings:
     """Folders of innocent models that keys are measured on before they are admitted."""
 
     allowed_suspects: tuple[str, ...] = ()
-    """Hosts or networks that may be asked although they are private (``HOST``, ``CIDR``)."""
+    """Private addresses that may be asked all the same, as ``host:port``."""
 
     queue_url: str | None = field(default=None, repr=False)
     """``redis://…`` for a queue shared by machines; by default SQLite in the folder."""
