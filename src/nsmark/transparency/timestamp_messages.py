@@ -76,6 +76,8 @@ def sort_certificates(token: bytes) -> bytes:
     OpenSSL leaves them as they come, and rfc3161-client does not read that. No signature covers
     their order.
     """
+    # Before anything is read: cms fixes the names it knows at the first use, for good.
+    import_extra("asn1crypto.tsp")
     content = import_extra("asn1crypto.cms").ContentInfo.load(token, strict=True)
     certificates = list(content["content"]["certificates"])
     encoded = [certificate.dump() for certificate in certificates]

@@ -1,0 +1,262 @@
+"""What a checker knows about authorities from elsewhere: their public keys and time-stamp roots.
+
+Kept in one small file, ``trust.json``. An authority is added once, after somebody compared its
+fingerprint; a key that changes later is refused, loudly, until the old one is removed by hand.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
+from pydantic import Field
+
+from nsmark.authority.client.http import normalise_url
+from nsmark.authority.fields import AuthorityName, Line, Pem, Record, Time, public_key_of
+from nsmark.errors import InputError, NsmarkError, TransparencyError, UsageError
+from nsmark.files import read_bounded, write_json
+from nsmark.identity import PublicKey, parse_json_object
+from nsmark.identity.claim import utc_now
+from nsmark.transparency import NoteKey
+from nsmark.transparency.timestamp import read_root_certificates
+
+TRUST_FORMAT: Final = "nsmark/trust/1"
+TRUST_FILE = "trust.json"
+_MAX_TRUST_BYTES = 4 << 20
+_MAX_AUTHORITIES = 256
+_MAX_ROOTS = 16
+_MAX_ROOT_CHARACTERS = 16 * 1024
+
+
+class _Entry(Record):
+    url: Line
+    name: AuthorityName
+    public_key: Pem
+    roots: Annotated[
+        tuple[Annotated[str, Field(max_length=_MAX_ROOT_CHARACTERS)], ...],
+        Field(min_length=1, max_length=_MAX_ROOTS, strict=False),
+    ]
+    local_time: bool
+    since: Time
+
+
+class _Document(Record):
+    format: Literal["nsmark/trust/1"]
+    authorities: Annotated[tuple[_Entry, ...], Field(max_length=_MAX_AUTHORITIES, strict=False)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustedAuthority:
+    """An authority whose key and roots somebody vouched for."""
+
+    url: str
+    name: str
+    """Its log's origin."""
+
+    public_key: PublicKey
+    roots: tuple[x509.Certificate, ...]
+    """Of the time stamps it gives."""
+
+    local_time: bool
+    """Whether its time stamps are only its own word."""
+
+    since: str
+    """When it was added."""
+
+    @property
+    def note_key(self) -> NoteKey:
+        """What its checkpoints are checked with."""
+        return NoteKey(self.name, self.public_key)
+
+    @classmethod
+    def of(
+        cls,
+        url: str,
+        *,
+        name: str,
+        public_key: str,
+        roots: Sequence[str],
+        local_time: bool,
+        since: str | None = None,
+    ) -> TrustedAuthority:
+        """Return an authority as it describes itself; nothing is trusted by that.
+
+        Raises:
+            TransparencyError: A member is not as it must be.
+        """
+        entry = _Entry.from_members(
+            {
+                "url": normalise_url(url),
+                "name": name,
+                "public_key": public_key,
+                "roots": list(roots),
+                "local_time": local_time,
+                "since": since or utc_now(),
+            },
+            "description of the authority",
+        )
+        return _to_authority(entry)
+
+    def root_fingerprints(self) -> list[str]:
+        """Return SHA-256 (hex) of every root certificate, for people to compare."""
+        return [root.fingerprint(hashes.SHA256()).hex() for root in self.roots]
+
+
+class TrustStore:
+    """The authorities of a trust file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def authorities(self) -> list[TrustedAuthority]:
+        """Return all; none if there is no such file.
+
+        Raises:
+            InputError: It is no trust file.
+            FileAccessError: It cannot be read.
+        """
+        if not self.path.exists():
+            return []
+        content = read_bounded(self.path, _MAX_TRUST_BYTES, "trust file")
+        members = parse_json_object(content, "trust file")
+        if members.get("format") != TRUST_FORMAT:
+            raise InputError(
+                f"{self.path} is no trust file of this version",
+                f"expected format {TRUST_FORMAT!r}; make one with `nsmark client trust URL`",
+            )
+        document = _Document.from_members(members, "trust file")
+        return [_to_authority(entry) for entry in document.authorities]
+
+    def find(self, url: str | None) -> TrustedAuthority:
+        """Return the authority of a URL; without one, the only one there is.
+
+        Raises:
+            UsageError: It is not trusted, or there are several.
+        """
+        known = self.authorities()
+        if url is not None:
+            wanted = normalise_url(url)
+            for authority in known:
+                if authority.url == wanted:
+                    return authority
+            raise UsageError(
+                f"{wanted} is not among the trusted authorities",
+                f"compare its fingerprint first: `nsmark client trust {wanted}`",
+            )
+        if len(known) != 1:
+            raise UsageError(
+                "no authority is trusted yet" if not known else "several authorities are trusted",
+                "trust one: `nsmark client trust URL`" if not known else "say which: --url URL",
+            )
+        return known[0]
+
+    def find_by_name(self, name: str) -> TrustedAuthority | None:
+        """Return the trusted authority of a name, such as a receipt's."""
+        return next((one for one in self.authorities() if one.name == name), None)
+
+    def refuse_change(self, authority: TrustedAuthority) -> None:
+        """Refuse an authority that shows another key or name than the one remembered.
+
+        Raises:
+            TransparencyError: It does.
+        """
+        for known in self.authorities():
+            if known.url == authority.url:
+                require_same(known, name=authority.name, public_key=authority.public_key)
+            elif known.name == authority.name and known.public_key != authority.public_key:
+                raise TransparencyError(
+                    f"{known.name!r} is trusted with ANOTHER KEY, at {known.url}",
+                    "two of one name cannot be told apart; if you know why, `nsmark client trust "
+                    f"{known.url} --forget` first",
+                )
+
+    def add(self, authority: TrustedAuthority) -> None:
+        """Remember an authority; its key must not differ from the one remembered.
+
+        Raises:
+            TransparencyError: It does.
+            FileAccessError: The file cannot be written.
+        """
+        self.refuse_change(authority)
+        others = [one for one in self.authorities() if one.url != authority.url]
+        self._write([*others, authority])
+
+    def forget(self, url: str) -> TrustedAuthority:
+        """Remove an authority.
+
+        Raises:
+            UsageError: It is not there.
+        """
+        gone = self.find(url)
+        self._write([one for one in self.authorities() if one.url != gone.url])
+        return gone
+
+    def _write(self, authorities: list[TrustedAuthority]) -> None:
+        entries = [_to_entry(one).to_members() for one in authorities]
+        write_json(self.path, {"format": TRUST_FORMAT, "authorities": entries})
+
+
+def require_same(known: TrustedAuthority, *, name: str, public_key: PublicKey) -> None:
+    """Refuse an authority that is no longer the one that was trusted.
+
+    Raises:
+        TransparencyError: Key or name differ.
+    """
+    if public_key != known.public_key:
+        raise TransparencyError(
+            f"THE AUTHORITY'S KEY HAS CHANGED: {known.url} shows {public_key.fingerprint}, "
+            f"trusted since {known.since} is {known.public_key.fingerprint}",
+            "somebody may stand in between; ask the authority by another way, and only then "
+            "`nsmark client trust URL --forget`",
+        )
+    if name != known.name:
+        raise TransparencyError(
+            f"the authority at {known.url} calls itself {name[:80]!r}, not {known.name!r}",
+            "one key signs for several logs; ask the authority which is meant",
+        )
+
+
+def config_folder() -> Path:
+    """Return where a user's settings are kept (XDG)."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    # A relative path there is to be ignored, says the standard.
+    root = Path(base) if os.path.isabs(base) else Path.home() / ".config"
+    return root / "nsmark"
+
+
+def _to_authority(entry: _Entry) -> TrustedAuthority:
+    return TrustedAuthority(
+        url=normalise_url(entry.url),
+        name=entry.name,
+        public_key=public_key_of(entry.public_key),
+        roots=tuple(_read_root(pem) for pem in entry.roots),
+        local_time=entry.local_time,
+        since=entry.since,
+    )
+
+
+def _to_entry(authority: TrustedAuthority) -> _Entry:
+    return _Entry(
+        url=authority.url,
+        name=authority.name,
+        public_key=authority.public_key.to_pem(),
+        roots=tuple(root.public_bytes(Encoding.PEM).decode("ascii") for root in authority.roots),
+        local_time=authority.local_time,
+        since=authority.since,
+    )
+
+
+def _read_root(pem: str) -> x509.Certificate:
+    try:
+        (root,) = read_root_certificates(pem.encode("utf-8"))
+    except (NsmarkError, ValueError) as error:
+        raise TransparencyError(
+            "a root of the authority is no certificate", "fetch the description again"
+        ) from error
+    return root
