@@ -17,6 +17,7 @@ from nsmark.errors import FileAccessError, InputError
 from nsmark.files import (
     ensure_new_file,
     ensure_new_folder,
+    new_file,
     new_folder,
     read_bounded,
     write_atomic,
@@ -346,3 +347,31 @@ def test_a_new_file_name_is_free_unless_something_has_it(tmp_path: Path) -> None
             taken.write_text("x")
         with pytest.raises(FileAccessError, match="exists already"):
             ensure_new_file(taken)
+
+
+def test_a_new_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "deeper" / "file"
+
+    with pytest.raises(ValueError, match="stop"), new_file(path) as stream:  # noqa: PT012
+        stream.write(b"half")
+        raise ValueError("stop")
+    assert names(path.parent) == []
+
+    with new_file(path, 0o600) as stream:
+        stream.write(b"whole")
+        assert names(path.parent) != ["file"]
+    assert path.read_bytes() == b"whole"
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(FileAccessError, match="exists already"), new_file(path):
+        pytest.fail("the work began")
+
+
+def test_a_new_file_never_replaces_one_that_came_meanwhile(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+
+    with pytest.raises(FileAccessError, match="exists already"), new_file(path) as stream:  # noqa: PT012
+        stream.write(b"mine")
+        path.write_text("theirs")
+
+    assert path.read_text() == "theirs"
+    assert names(tmp_path) == ["file"]

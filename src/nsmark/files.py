@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from nsmark.errors import FileAccessError, InputError, NsmarkError
 
@@ -70,6 +70,38 @@ def write_atomic(path: Path, content: bytes, mode: int = 0o644, *, overwrite: bo
             _link_new(temporary, path)
     except OSError as error:
         # Only link() complains about the name itself; mkdir() means a file in the folder's place.
+        if temporary is not None and isinstance(error, FileExistsError):
+            raise exists_already(path) from error
+        raise FileAccessError(
+            f"cannot write {path}: {error.strerror or error}",
+            "choose a folder you can write to, with enough space",
+        ) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_file(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
+    """Write a file piece by piece that appears under its name only when it is whole, and is new.
+
+    Raises:
+        FileAccessError: The file exists, or cannot be written.
+    """
+    ensure_new_file(path)
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(mode)
+        _link_new(temporary, path)
+        sync_folder(path.parent)
+    except OSError as error:
         if temporary is not None and isinstance(error, FileExistsError):
             raise exists_already(path) from error
         raise FileAccessError(

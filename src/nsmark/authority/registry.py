@@ -90,6 +90,7 @@ class Registry:
         key_id: str | None = None,
         fingerprint: str | None = None,
         model_digest: str | None = None,
+        succeeds: str | None = None,
         state: FilingState | None = None,
         before: int | None = None,
         limit: int = 50,
@@ -102,6 +103,7 @@ class Registry:
             key_id: Of the key, or the beginning of it.
             fingerprint: Of the owner's public key, or the beginning of it.
             model_digest: Of the marked model.
+            succeeds: Id of the key whose place it takes.
             state: What became of the filing.
             before: Only those of a smaller index.
             limit: How many at most; never more than :data:`MAX_ROWS`.
@@ -118,6 +120,8 @@ class Registry:
             query = query.where(columns.fingerprint.startswith(fingerprint, autoescape=True))
         if model_digest is not None:
             query = query.where(columns.model_digest == model_digest)
+        if succeeds is not None:
+            query = query.where(columns.succeeds == succeeds)
         if state is not None:
             query = query.where(columns.state == state)
         return [_to_filing(row) for row in self._page(query, VIEW_FILINGS, before, limit)]

@@ -104,6 +104,10 @@ class SealedStore:
     def __contains__(self, sha256: str) -> bool:
         return self._path(sha256).is_file()
 
+    def path(self, sha256: str) -> Path:
+        """Return where the sealed file of a content is, or would be."""
+        return self._path(sha256)
+
     @contextlib.contextmanager
     def staging(self) -> Iterator[Staging]:
         """Take files in; to be left only when the rows that name those kept are committed.

@@ -126,6 +126,12 @@ class Log:
         with self._database.read() as connection:
             return is_logged(connection, entry_id)
 
+    def index_of(self, entry_id: str) -> int | None:
+        """Return the place of an entry, if there is one of this id."""
+        query = select(LOG_ENTRIES.c.position).where(LOG_ENTRIES.c.entry_id == entry_id)
+        with self._database.read() as connection:
+            return connection.execute(query).scalar_one_or_none()
+
     def entries(self, start: int = 0, count: int = 100, kind: str | None = None) -> list[LogEntry]:
         """Return entries from an index on, at most :data:`MAX_ENTRIES`."""
         query = select(LOG_ENTRIES).where(LOG_ENTRIES.c.position >= max(0, start))
