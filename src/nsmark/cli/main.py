@@ -26,6 +26,9 @@ COMMANDS = {
     "identify": "Find which of many keys' marks a suspect carries.",
     "calibrate": "Measure innocent models under a key and draw its lines.",
     "attack": "Attack a model, to test a mark before a thief does.",
+    "serve": "Run a certification authority: registry, log, receipts, disputes.",
+    "authority": "Look after an authority: back-up, restore, check, tokens.",
+    "client": "File keys with an authority, dispute, check receipts, watch the log.",
     "demo": "Show all of it on a real model, in minutes.",
     "doctor": "Say what is installed, what is missing and how to get it.",
 }

@@ -1,0 +1,169 @@
+"""``/v1/filings``, ``/v1/keys``: sealed keys."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from nsmark.authority.records import FiledKey, FilingState
+from nsmark.authority.statements import Admission, Withdrawal, entry_id_of
+from nsmark.authority.web.context import Context, Here
+from nsmark.authority.web.documents import (
+    document_body,
+    form_body,
+    peek,
+    problems,
+    read_document,
+    receipt_answer,
+    receipt_responses,
+)
+from nsmark.authority.web.errors import WebError
+from nsmark.authority.web.models import (
+    PLAIN,
+    Cursor,
+    Decision,
+    Digest,
+    EntryId,
+    FilingDetail,
+    FilingView,
+    JobView,
+    KeyId,
+    Limit,
+    Page,
+    make_page,
+)
+from nsmark.authority.web.security import Filer
+from nsmark.authority.web.uploads_in import FormLimits, receive_form
+
+router = APIRouter(prefix="/v1", tags=["filings"])
+_BEGINNING = "^[0-9a-f]{1,64}$"
+
+
+@router.post(
+    "/filings",
+    status_code=201,
+    summary="File a sealed key",
+    response_class=Response,
+    responses=receipt_responses(200, 201) | problems(400, 401, 403, 404, 409, 413, 415, 422),
+    openapi_extra=form_body("content", many=False, needed=True, texts=("envelope",)),
+)
+async def file_key(request: Request, here: Here, account: Filer) -> Response:
+    """Take a signed filing and its key file; answer with the receipt.
+
+    Admission is decided later; see the filing. The same filing again gets the same receipt.
+    """
+    limits = FormLimits("content", here.authority.settings.max_key_bytes, max_files=1)
+    async with receive_form(request, here.spool, limits) as form:
+        document, content = form.text("envelope"), form.one_file()
+
+        def act() -> Response:
+            entry_id = entry_id_of(document)
+            status = 200 if here.authority.log.has(entry_id) else 201
+            with here.audited(account, "filing", entry_id):
+                receipt = here.authority.file_key(document, content, by=account)
+            if status == 201:
+                here.wake_workers(entry_id)
+            return receipt_answer(receipt, status)
+
+        return await here.write(act)
+
+
+@router.post(
+    "/filings/{entry_id}/withdrawal",
+    status_code=201,
+    summary="Withdraw a filing",
+    response_class=Response,
+    responses=receipt_responses(201) | problems(400, 401, 403, 404, 409, 413, 415, 422),
+    openapi_extra=document_body(needs_token=True),
+)
+async def withdraw_filing(
+    request: Request, here: Here, account: Filer, entry_id: Annotated[EntryId, Path()]
+) -> Response:
+    """Take a signed withdrawal of this filing."""
+    document = await read_document(request)
+
+    def act() -> Response:
+        with here.audited(account, "withdrawal", entry_id):
+            require_subject(document, entry_id)
+            here.authority.registry.filing(entry_id)
+            return receipt_answer(here.authority.withdraw(document, by=account))
+
+    return await here.write(act)
+
+
+@router.get("/filings", summary="Search the registry", responses=problems(422))
+def filings(
+    here: Here,
+    text: Annotated[
+        str, Query(max_length=256, pattern=PLAIN, description="Words of the claim.")
+    ] = "",
+    owner: Annotated[
+        str | None, Query(max_length=256, pattern=PLAIN, description="Whole name.")
+    ] = None,
+    key: Annotated[
+        str | None, Query(pattern=_BEGINNING, description="Id of the key, or its beginning.")
+    ] = None,
+    fingerprint: Annotated[
+        str | None, Query(pattern=_BEGINNING, description="Of the owner's key, or its beginning.")
+    ] = None,
+    model: Annotated[Digest | None, Query(description="Digest of the marked model.")] = None,
+    state: FilingState | None = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Page[FilingView]:
+    """List filings that fit everything given."""
+
+    def find(before: int | None, limit: int) -> list[FiledKey]:
+        return here.authority.registry.search_filings(
+            text,
+            owner=owner,
+            key_id=key,
+            fingerprint=fingerprint,
+            model_digest=model,
+            state=state,
+            before=before,
+            limit=limit,
+        )
+
+    return make_page(FilingView, find, cursor, limit)
+
+
+@router.get("/filings/{entry_id}", summary="One filing", responses=problems(404, 422))
+def filing(here: Here, entry_id: Annotated[EntryId, Path()]) -> FilingDetail:
+    """Return a filing by its entry."""
+    return _detail(here, here.authority.registry.filing(entry_id))
+
+
+@router.get("/keys/{key_id}", summary="The filing of a key", responses=problems(404, 422))
+def key(here: Here, key_id: Annotated[KeyId, Path()]) -> FilingDetail:
+    """Return the filing of a key."""
+    return _detail(here, here.authority.registry.filing_of_key(key_id))
+
+
+def require_subject(document: bytes, entry_id: str) -> None:
+    """Refuse a withdrawal of something else than the path names."""
+    statement = peek(document)
+    if not isinstance(statement, Withdrawal) or statement.subject != entry_id:
+        raise WebError(
+            422, "the statement is no withdrawal of what the path names", "send it where it belongs"
+        )
+
+
+def _detail(here: Context, found: FiledKey) -> FilingDetail:
+    decision = None
+    if found.admission is not None:
+        statement = peek(here.authority.log.entry(found.admission).entry)
+        if isinstance(statement, Admission):
+            decision = Decision(
+                entry_id=found.admission,
+                admitted=statement.admitted,
+                reasons=list(statement.reasons),
+                control_set=statement.control_set,
+            )
+    jobs = here.authority.jobs.of_subject(found.entry_id)
+    return FilingDetail(
+        **FilingView.of(found).model_dump(),
+        decision=decision,
+        job=JobView.of(jobs[-1]) if jobs else None,
+    )

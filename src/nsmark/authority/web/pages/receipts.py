@@ -1,0 +1,55 @@
+"""``/check``: receipts, checked in the browser and, if one wants, here."""
+
+from __future__ import annotations
+
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+
+from nsmark.authority.receipt import MAX_RECEIPT_BYTES
+from nsmark.authority.web.context import Context, Here
+from nsmark.authority.web.models import ReceiptCheck
+from nsmark.authority.web.pages.rendering import page
+from nsmark.authority.web.receipts import check_content
+from nsmark.authority.web.uploads_in import FormLimits, receive_form
+
+router = APIRouter(include_in_schema=False)
+_LIMITS = FormLimits("receipt", MAX_RECEIPT_BYTES, max_files=1, text_fields=())
+
+
+@router.get("/check")
+def check(here: Here) -> Response:
+    """Ask for a receipt."""
+    return _page(here, None)
+
+
+@router.post("/check")
+async def check_here(request: Request, here: Here) -> Response:
+    """Check a receipt with this authority's key and roots.
+
+    Nothing is kept and nobody is logged in, so it does not matter which page sent the form.
+    """
+    async with receive_form(request, here.spool, _LIMITS) as form:
+        file = form.one_file()
+
+        def act() -> Response:
+            content = file.read(MAX_RECEIPT_BYTES)
+            if not content:
+                missing = ReceiptCheck(
+                    valid=False, reason="no file was chosen", hint="choose a .receipt file"
+                )
+                return _page(here, missing, 422)
+            return _page(here, check_content(here.authority, content))
+
+        return await to_thread.run_sync(act, limiter=here.checking)
+
+
+def _page(here: Context, checked: ReceiptCheck | None, status: int = 200) -> Response:
+    authority = here.authority
+    return page(
+        authority,
+        "check.html",
+        status,
+        checked=checked,
+        public_key=authority.public_key,
+        max_bytes=MAX_RECEIPT_BYTES,
+    )

@@ -1,0 +1,128 @@
+"""Bodies that are too large or too slow end early, whatever their headers say."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from authority_world import KeyOwner
+from nsmark.authority.service import Authority
+
+JSON = {"Content-Type": "application/json"}
+
+
+def connect(url: str) -> socket.socket:
+    parts = urlsplit(url)
+    connection = socket.create_connection((parts.hostname, parts.port), timeout=20)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def read_all(connection: socket.socket) -> bytes:
+    parts = []
+    while part := connection.recv(65536):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def test_a_body_without_a_length_is_counted_as_it_comes(serve) -> None:
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        for _ in range(1000):
+            sent += 1 << 16
+            yield b" " * (1 << 16)
+
+    url = serve(max_document_bytes=1 << 20)
+    with httpx.Client(base_url=url, trust_env=False) as client:
+        answer = client.post("/v1/owners", content=endless(), headers=JSON)
+
+    assert answer.status_code == 413
+    assert answer.headers["connection"] == "close"
+    assert sent < 40 << 20
+
+
+def test_an_announced_length_is_refused_before_it_is_sent(serve) -> None:
+    with connect(serve()) as connection:
+        head = "POST /v1/owners HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}Content-Length: 99999999999\r\n\r\n".encode())
+        answer = read_all(connection)
+
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"application/problem+json" in answer
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "9" * 40, "7, 8"])
+def test_a_length_that_is_none_is_refused(serve, length: str) -> None:
+    with connect(serve()) as connection:
+        head = "POST /v1/owners HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode())
+        answer = read_all(connection)
+
+    assert answer.split(b" ", 2)[1] in (b"400", b"413")
+
+
+def test_a_length_that_lies_hurts_nobody(serve) -> None:
+    """Less than announced: the rest is waited for, not for ever."""
+    with connect(serve(idle_seconds=0.5)) as connection:
+        head = "POST /v1/owners HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}Content-Length: 100\r\n\r\n{{}}".encode())
+        answer = read_all(connection)
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_body_that_drips_is_given_up(serve) -> None:
+    url = serve(idle_seconds=5, grace_seconds=0.5, min_bytes_per_second=1000)
+    begin = time.monotonic()
+    with connect(url) as connection:
+        head = "POST /v1/owners HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}Content-Length: 100000\r\n\r\n".encode())
+        connection.settimeout(0.05)
+        answer = b""
+        while not answer and time.monotonic() - begin < 15:
+            connection.sendall(b" ")
+            try:
+                answer = connection.recv(65536)
+            except TimeoutError:
+                continue
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert time.monotonic() - begin < 10
+
+
+def test_a_connection_that_says_nothing_is_closed(serve) -> None:
+    url = serve(header_seconds=0.5)
+    with connect(url) as silent, connect(url) as slow:
+        slow.sendall(b"GET /v1/health HTTP/1.1\r\nX-Slow: ")
+        assert read_all(silent) == b""
+        assert read_all(slow) == b""
+    with httpx.Client(base_url=url, trust_env=False) as client:
+        assert client.get("/v1/health").status_code == 200
+        time.sleep(0.7)
+        assert client.get("/v1/health").status_code == 200
+
+
+def test_an_upload_that_breaks_off_leaves_nothing(
+    serve, authority: Authority, spool_folder: Path
+) -> None:
+    token = KeyOwner(1).register(authority).token.token
+    url = serve()
+    with connect(url) as connection:
+        head = (
+            "POST /v1/filings HTTP/1.1\r\nHost: here\r\n"
+            f"Authorization: Bearer {token}\r\n"
+            "Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 9999999\r\n\r\n"
+            '--x\r\nContent-Disposition: form-data; name="content"; filename="a"\r\n\r\n'
+        )
+        connection.sendall(head.encode() + b"secret" * 100_000)
+    with httpx.Client(base_url=url, trust_env=False) as client:
+        assert client.get("/v1/health").status_code == 200
+    assert list(spool_folder.iterdir()) == []

@@ -1,0 +1,105 @@
+"""Nobody asks more often than he may; whom to count is not for the caller to say."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from authority_world import KeyOwner
+from nsmark.authority.service import Authority
+from nsmark.authority.web.errors import WebError
+from nsmark.authority.web.limits import RateLimits, address_group
+from nsmark.authority.web.options import WebOptions
+from nsmark.errors import ConfigError
+
+
+def client_of(url: str, token: str | None = None) -> httpx.Client:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    return httpx.Client(base_url=url, headers=headers, trust_env=False)
+
+
+def assert_refused(answer: httpx.Response) -> None:
+    assert answer.status_code == 429, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert 1 <= int(answer.headers["retry-after"]) <= 60
+    assert "x-content-type-options" in answer.headers
+
+
+def test_an_address_reads_so_often_and_no_more(serve) -> None:
+    with client_of(serve(reads_per_minute=5)) as client:
+        answers = [client.get(path) for path in ["/v1/health", "/nowhere"] * 3]
+        forged = client.get("/v1/health", headers={"X-Forwarded-For": "203.0.113.9"})
+
+    assert [answer.status_code for answer in answers[:5]] == [200, 404, 200, 404, 200]
+    assert_refused(answers[5])
+    assert_refused(forged)
+
+
+def test_a_trusted_proxy_says_who_asks(serve) -> None:
+    with client_of(serve(reads_per_minute=2, proxies=("127.0.0.1",))) as client:
+        for address in ("203.0.113.1", "203.0.113.2"):
+            headers = {"X-Forwarded-For": address}
+            assert client.get("/v1/health", headers=headers).status_code == 200
+            assert client.get("/v1/health", headers=headers).status_code == 200
+            assert_refused(client.get("/v1/health", headers=headers))
+
+
+def test_a_token_writes_so_often_and_no_more(serve, authority: Authority) -> None:
+    token, other = (KeyOwner(seed).register(authority).token.token for seed in (1, 2))
+    url = serve(writes_per_minute=2)
+    with client_of(url, token) as client, client_of(url, other) as neighbour:
+        for _ in range(2):
+            assert client.post("/v1/tokens", json={"scopes": ["file"]}).status_code == 201
+        assert_refused(client.post("/v1/tokens", json={"scopes": ["file"]}))
+        assert client.get("/v1/tokens").status_code == 200
+        assert neighbour.post("/v1/tokens", json={"scopes": ["file"]}).status_code == 201
+
+
+def test_challenges_are_counted_per_address(serve) -> None:
+    with client_of(serve(enrolments_per_minute=2)) as client:
+        assert client.post("/v1/challenges").status_code == 201
+        assert client.post("/v1/challenges").status_code == 201
+        assert_refused(client.post("/v1/challenges"))
+
+
+def test_tokens_cannot_be_guessed_at_will(serve, authority: Authority) -> None:
+    token = KeyOwner(1).register(authority).token.token
+    url = serve(enrolments_per_minute=3)
+    with client_of(url) as client:
+        for number in range(3):
+            headers = {"Authorization": f"Bearer nsm_{number:064x}"}
+            assert client.get("/v1/tokens", headers=headers).status_code == 401
+        assert_refused(client.get("/v1/tokens", headers={"Authorization": f"Bearer {token}"}))
+    events = [(event.what, event.outcome) for event in authority.accounts.events()]
+    assert events[:3] == [("access", "no valid token")] * 3
+
+
+def test_no_limit_is_no_limit() -> None:
+    rates = RateLimits(WebOptions(reads_per_minute=0))
+    for _ in range(10_000):
+        rates.count("read", "somebody")
+    with pytest.raises(ConfigError):
+        WebOptions(reads_per_minute=-1)
+
+
+def test_what_is_only_looked_at_is_not_counted() -> None:
+    rates = RateLimits(WebOptions(enrolments_per_minute=1))
+    for _ in range(5):
+        rates.require_free("refusal", "somebody")
+    rates.count("refusal", "somebody")
+    with pytest.raises(WebError):
+        rates.require_free("refusal", "somebody")
+
+
+@pytest.mark.parametrize(
+    ("host", "group"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("testclient", "testclient"),
+    ],
+)
+def test_a_network_of_ipv6_counts_as_one_caller(host: str, group: str) -> None:
+    assert address_group(host) == group

@@ -1,0 +1,173 @@
+"""``nsmark serve``: one command, two processes, both gone when it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the authority extra")
+
+from authority_server import file_key, running_authority
+from authority_world import KeyOwner
+from nsmark.authority.statements import entry_id_of
+from nsmark.cli.main import main
+from nsmark.identity import PublicKey
+from postgres_server import running_postgres
+
+
+def run_until_listening(*options: str) -> tuple[subprocess.Popen[str], list[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nsmark", "serve", "--port", "0", "--no-worker", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    lines = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line.rstrip("\n"))
+        if line.startswith("stop"):
+            break
+    return process, lines
+
+
+def test_what_it_prints_and_how_it_ends(tmp_path: Path) -> None:
+    folder = tmp_path / "authority"
+    process, lines = run_until_listening("--folder", str(folder), "--name", "log.example")
+    process.send_signal(signal.SIGINT)
+    status = process.wait(30)
+    process.stdout.close()
+
+    said = {line.split(None, 1)[0]: line.split(None, 1)[1] for line in lines}
+    fingerprint = PublicKey.load(folder / "signing.pub").fingerprint
+    assert status == 0
+    assert said["authority"] == "log.example"
+    assert said["address"].startswith("http://127.0.0.1:")
+    assert said["public"] == f"key  {fingerprint}  ({folder / 'signing.pub'})"
+    assert "proves no time to strangers" in said["time"]
+    assert "--control" in said["controls"]
+
+
+def test_what_was_filed_is_there_after_a_restart(tmp_path: Path) -> None:
+    with running_authority(tmp_path) as server:
+        owner = KeyOwner(1, server.name)
+        token = server.register(owner)
+        with server.client(token) as client:
+            filing = owner.filing(1)
+            receipt = file_key(client, *filing).content
+            size = client.get("/v1/health").json()["log_size"]
+        server.kill()
+    with running_authority(tmp_path) as server, server.client(token) as client:
+        again = file_key(client, *filing)
+        assert (again.status_code, again.content) == (200, receipt)
+        assert client.get("/v1/health").json()["log_size"] == size
+        assert (tmp_path / "admin-token").stat().st_mode & 0o777 == 0o600
+
+
+def workers_of(pid: int) -> list[int]:
+    """Return the worker processes that a server started."""
+    lists = Path(f"/proc/{pid}/task").glob("*/children")  # any thread may have started it
+    children = [int(child) for each in lists for child in each.read_text().split()]
+    return [child for child in children if is_worker(child)]
+
+
+def is_worker(pid: int) -> bool:
+    """Return whether this process runs, and is a worker; what is dead has no command line."""
+    try:
+        return b"nsmark.authority.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def wait_until(is_so, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def test_the_worker_is_started_again_and_ends_with_the_server(tmp_path: Path) -> None:
+    with running_authority(tmp_path, worker=True) as server:
+        (worker,) = workers_of(server.process.pid)
+        os.kill(worker, signal.SIGKILL)
+        wait_until(lambda: workers_of(server.process.pid) not in ([], [worker]))
+        (second,) = workers_of(server.process.pid)
+        with server.client() as client:
+            assert client.get("/v1/authority").json()["has_worker"] is True
+        wait_until(lambda: "works for" in server.log)
+        assert server.stop() == 0
+        wait_until(lambda: not is_worker(second))
+        assert "the worker ended (-9) and is started again" in server.log
+
+
+def test_the_worker_does_not_outlive_a_server_that_was_killed(tmp_path: Path) -> None:
+    with running_authority(tmp_path, worker=True) as server:
+        (worker,) = workers_of(server.process.pid)
+        wait_until(lambda: "works for" in server.log)
+        server.kill()
+        wait_until(lambda: not is_worker(worker))
+
+
+def test_both_processes_work_on_postgresql(tmp_path: Path) -> None:
+    with running_postgres() as postgres:
+        url = postgres.new_database()
+        with running_authority(tmp_path, "--database", url, worker=True) as server:
+            owner = KeyOwner(1, server.name)
+            document, content = owner.filing(1)
+            with server.client(server.register(owner)) as client:
+                assert file_key(client, document, content).status_code == 201
+                (worker,) = workers_of(server.process.pid)
+                assert url.encode() not in Path(f"/proc/{worker}/cmdline").read_bytes()
+                path = f"/v1/filings/{entry_id_of(document)}"
+                wait_until(lambda: client.get(path).json()["state"] != "waiting", 120)
+                decision = client.get(path).json()["decision"]
+                assert decision["reasons"] == ["the key has 24 texts, 32 are needed"]
+            assert server.stop() == 0
+        assert not (tmp_path / "authority" / "authority.db").exists()
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running_authority(tmp_path) as server:
+        port = server.url.rpartition(":")[2]
+        status = main(["serve", "--folder", str(tmp_path / "other"), "--port", port])
+
+    assert status == 2
+    assert f"cannot listen on 127.0.0.1 port {port}" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--name", "two words"], "name"),
+        (["--timestamp-url", "http://tsa.example"], "timestamp_roots"),
+        (["--database", "mysql://me:hunter2@here/x"], "database"),
+        (["--queue", "amqp://me:hunter2@here"], "queue"),
+        (["--host", "no.such.host.invalid"], "cannot listen"),
+        (["--answer-days", "-1"], "answer-days"),
+    ],
+)
+def test_wrong_options_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], reason: str
+) -> None:
+    status = main(["serve", "--folder", str(tmp_path / "a"), "--port", "0", *options])
+
+    said = capsys.readouterr()
+    assert status == 2
+    assert reason in said.err
+    assert "hint: " in said.err
+    assert "hunter2" not in said.err + said.out
+
+
+def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert "Example:" in said
+    assert "--trusted-proxy" in said
