@@ -196,7 +196,7 @@ class WorkerProcess:
             command += ["--control", str(control)]
         environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
         if authority.settings.database_url is not None:
-            environment["NSMARK_AUTHORITY_DATABASE"] = authority.settings.database_url
+            environment["NSMARK_DATABASE"] = authority.settings.database_url
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
                 [*command, *arguments],

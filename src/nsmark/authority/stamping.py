@@ -10,6 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from nsmark.authority.fields import format_time
+from nsmark.errors import AuthorityError, TransparencyError
 from nsmark.transparency.local_authority import LocalAuthority
 from nsmark.transparency.remote_authority import fetch_token
 from nsmark.transparency.timestamp import check_token
@@ -81,12 +82,16 @@ class RemoteStamper:
         """Return a time stamp.
 
         Raises:
-            TransparencyError: The authority did not answer, or not with a token that holds.
+            AuthorityError: It did not answer, or not with a token that holds.
         """
         digest = hashlib.sha256(entry).digest()
         request = build_request(digest)
-        token = fetch_token(self.url, request, timeout_seconds=self.timeout_seconds)
-        found = check_token(token, digest, self.roots, nonce=request.nonce)
+        try:
+            token = fetch_token(self.url, request, timeout_seconds=self.timeout_seconds)
+            found = check_token(token, digest, self.roots, nonce=request.nonce)
+        except TransparencyError as error:
+            # The owner's statement is not at fault: he is told to come again.
+            raise AuthorityError(f"no time stamp is to be had: {error}", error.hint) from error
         return Stamp(token=token, time=format_time(found.time))
 
 

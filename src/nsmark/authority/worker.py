@@ -212,7 +212,7 @@ class Worker:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a worker; return the exit status."""
     options = _parser().parse_args(argv)
-    for name in ("NSMARK_AUTHORITY_DATABASE", "NSMARK_AUTHORITY_QUEUE"):
+    for name in ("NSMARK_DATABASE", "NSMARK_QUEUE"):
         os.environ.pop(name, None)  # children need not know
     logging.basicConfig(
         stream=sys.stderr,
@@ -342,14 +342,14 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--database",
         metavar="URL",
-        default=os.environ.get("NSMARK_AUTHORITY_DATABASE"),
-        help="postgresql://…; by default $NSMARK_AUTHORITY_DATABASE, or SQLite in the folder",
+        default=os.environ.get("NSMARK_DATABASE"),
+        help="postgresql://…; by default $NSMARK_DATABASE, or SQLite in the folder",
     )
     add(
         "--queue",
         metavar="URL",
-        default=os.environ.get("NSMARK_AUTHORITY_QUEUE"),
-        help="redis://…; by default $NSMARK_AUTHORITY_QUEUE, or a file in the folder",
+        default=os.environ.get("NSMARK_QUEUE"),
+        help="redis://…; by default $NSMARK_QUEUE, or a file in the folder",
     )
     add("--timestamp-url", metavar="URL", help="a time-stamp authority; by default the folder's")
     add("--timestamp-roots", metavar="PEM", type=Path, help="roots to check its tokens against")

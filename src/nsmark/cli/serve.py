@@ -195,8 +195,8 @@ def _worker_arguments(settings: AuthoritySettings) -> list[str]:
 def _worker_secrets(settings: AuthoritySettings) -> dict[str, str]:
     """Return what may hold a password, as variables: arguments can be read by every user."""
     given = {
-        "NSMARK_AUTHORITY_DATABASE": settings.database_url,
-        "NSMARK_AUTHORITY_QUEUE": settings.queue_url,
+        _DATABASE_VARIABLE: settings.database_url,
+        _QUEUE_VARIABLE: settings.queue_url,
     }
     return {name: value for name, value in given.items() if value is not None}
 

@@ -210,7 +210,7 @@
       return `Of the log ${visible(state.receipt.authority)}.`;
     }],
     ["It is one of this authority’s", async ({ receipt }) => {
-      if (receipt.authority !== form.dataset.name) {
+      if (receipt.public_key !== form.dataset.key || receipt.authority !== form.dataset.name) {
         throw new Refusal("It names another authority or another key than this one’s. Check it there.");
       }
       return "It names this authority’s key.";
