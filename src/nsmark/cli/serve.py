@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,10 +167,11 @@ def command(
             stack.enter_context(
                 WorkerProcess(_worker_arguments(settings), _worker_secrets(settings))
             )
-        _announce(authority, url_of(listening), is_open=not is_loopback(listening), as_json=as_json)
+        is_open = not is_loopback(listening)
+        announce = partial(_announce, authority, url_of(listening), is_open, as_json)
         # The server raises the signal that ended it again, for whoever else waits for it.
         with contextlib.suppress(KeyboardInterrupt):
-            WebServer(app, proxies).run(sockets=[listening])
+            WebServer(app, proxies, announce).run(sockets=[listening])
     return 0
 
 
@@ -201,7 +203,7 @@ def _worker_secrets(settings: AuthoritySettings) -> dict[str, str]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _announce(authority: Authority, url: str, *, is_open: bool, as_json: bool) -> None:
+def _announce(authority: Authority, url: str, is_open: bool, as_json: bool) -> None:
     settings = authority.settings
     public_file = settings.folder / "signing.pub"
     if as_json:

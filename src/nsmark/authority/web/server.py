@@ -7,7 +7,7 @@ import ipaddress
 import logging
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -27,9 +27,21 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 class WebServer(uvicorn.Server):
     """Serves one application until it is told to stop."""
 
-    def __init__(self, app: FastAPI, trusted_proxies: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        trusted_proxies: Sequence[str] = (),
+        on_started: Callable[[], None] | None = None,
+    ) -> None:
+        """Prepare it.
+
+        Args:
+            app: What is served.
+            trusted_proxies: Addresses whose ``X-Forwarded-For`` is believed.
+            on_started: Called once it answers, and signals end it in order.
+        """
         context: Context = app.state.context
-        self._context = context
+        self._context, self._on_started = context, on_started
 
         class Protocol(_ImpatientProtocol):
             header_seconds = context.options.header_seconds
@@ -49,6 +61,12 @@ class WebServer(uvicorn.Server):
                 timeout_graceful_shutdown=_STOP_SECONDS,
             )
         )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        if self._on_started is not None and self.started:
+            self._on_started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop; streams end by themselves."""
