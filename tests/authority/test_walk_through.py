@@ -241,6 +241,10 @@ def serving(step: Step, folder: Path, variables: Mapping[str, str]) -> Iterator[
         alarm.cancel()
         if process.poll() is None:
             process.terminate()
-            process.wait(_STOP_SECONDS)
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
         if process.stdout is not None:
             process.stdout.close()
