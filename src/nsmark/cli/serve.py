@@ -126,6 +126,7 @@ def command(
         from nsmark.authority.service import open_authority
         from nsmark.authority.settings import AuthoritySettings
         from nsmark.authority.web.app import create_app
+        from nsmark.authority.web.checkers import usual_processes
         from nsmark.authority.web.options import WebOptions
         from nsmark.authority.web.server import (
             WebServer,
@@ -153,6 +154,7 @@ def command(
         reads_per_minute=reads_per_minute,
         writes_per_minute=writes_per_minute,
         enrolments_per_minute=enrolments_per_minute,
+        check_processes=usual_processes(),
     )
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(listen(host, port))

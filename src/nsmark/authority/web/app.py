@@ -26,6 +26,7 @@ from nsmark.authority.web import (
     receipts,
 )
 from nsmark.authority.web.bodies import Bodies
+from nsmark.authority.web.checkers import Checkers
 from nsmark.authority.web.context import Context
 from nsmark.authority.web.errors import PROBLEM_TYPE, Problem, add_error_handlers
 from nsmark.authority.web.limits import RateLimits, Turnstile
@@ -86,6 +87,7 @@ def create_app(
         authority=authority,
         options=options,
         rates=rates,
+        checkers=Checkers(options.check_processes),
         spool=Spool(authority.settings.folder / SPOOL_FOLDER, options.max_spooled_bytes),
         streams=threading.Semaphore(options.max_streams),
         queue=queue,
@@ -117,7 +119,10 @@ def create_app(
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     to_thread.current_default_thread_limiter().total_tokens = MAX_READERS
-    yield
+    try:
+        yield
+    finally:
+        app.state.context.checkers.close()
 
 
 def _describe(app: FastAPI) -> dict[str, Any]:

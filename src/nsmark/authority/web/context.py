@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 from nsmark.authority.queueing import WorkQueue
 from nsmark.authority.records import Account
 from nsmark.authority.service import Authority
+from nsmark.authority.web.checkers import Checkers
 from nsmark.authority.web.errors import WebError
 from nsmark.authority.web.limits import RateLimits
 from nsmark.authority.web.options import WebOptions
@@ -22,9 +23,6 @@ from nsmark.errors import AuthorityError, NsmarkError
 
 MAX_WRITERS = 4
 """Writers stand in line for the disk: more threads would only wait, and leave none to readers."""
-
-MAX_CHECKS = 2
-"""Receipts in check at once: it is all computing, and must leave readers their turn."""
 
 _Result = TypeVar("_Result")
 
@@ -37,6 +35,7 @@ class Context:
     options: WebOptions
     rates: RateLimits
     spool: Spool
+    checkers: Checkers
     streams: threading.Semaphore
     """How many progress streams may still be opened."""
 
@@ -49,7 +48,6 @@ class Context:
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the server stops: streams end."""
 
-    checking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(MAX_CHECKS))
     writers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(MAX_WRITERS))
 
     async def write(self, action: Callable[[], _Result]) -> _Result:

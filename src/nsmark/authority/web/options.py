@@ -21,6 +21,9 @@ class WebOptions:
     enrolments_per_minute: int = 20
     """Challenges and registrations of one client address, and as many wrong tokens."""
 
+    check_processes: int = 0
+    """Processes that check receipts; without any, threads do."""
+
     max_streams: int = 64
     """Progress streams open at once."""
 

@@ -8,11 +8,10 @@ from anyio import to_thread
 from cryptography import x509
 from fastapi import APIRouter, Path, Request, Response
 
-from nsmark.authority.fields import format_time
-from nsmark.authority.receipt import Receipt, check_receipt
+from nsmark.authority.receipt import Receipt
 from nsmark.authority.service import Authority
-from nsmark.authority.statements import Filing, Registration
-from nsmark.authority.web.context import Here
+from nsmark.authority.stamping import roots_pem
+from nsmark.authority.web.context import Context, Here
 from nsmark.authority.web.documents import (
     RECEIPT_SCHEMA,
     answer,
@@ -24,7 +23,6 @@ from nsmark.authority.web.documents import (
 from nsmark.authority.web.errors import WebError
 from nsmark.authority.web.models import EntryId, ReceiptCheck
 from nsmark.errors import NotFoundError, TransparencyError
-from nsmark.identity import PublicKey
 
 router = APIRouter(prefix="/v1/receipts", tags=["receipts"])
 # What is no receipt is answered like one that proves nothing.
@@ -60,50 +58,30 @@ async def check(request: Request, here: Here) -> ReceiptCheck:
 
     Those who do not trust the authority check it themselves: `nsmark client check-receipt`.
     """
-    content = await read_receipt(request)
-    return await to_thread.run_sync(check_content, here.authority, content, limiter=here.checking)
+    return await check_content(here, await read_receipt(request))
 
 
-def check_content(authority: Authority, content: bytes) -> ReceiptCheck:
+async def check_content(here: Context, content: bytes) -> ReceiptCheck:
     """Return what a receipt proves, by this authority's key and roots, and what its log says."""
-    found = _check(content, authority.public_key, authority.roots)
+    authority = here.authority
+    public_key = authority.public_key.to_pem()
+    found = await here.checkers.check(content, public_key, roots_pem(authority.roots))
     if not found.valid:
         # Stamped before the authority changed its time stamps: then by the roots on record.
-        try:
-            roots = authority.log.receipt(Receipt.parse(content).entry_id).roots
-        except (NotFoundError, TransparencyError):
+        earlier = await to_thread.run_sync(_roots_on_record, authority, content)
+        if earlier is None:
             return found
-        if roots == authority.roots:
-            return found
-        found = _check(content, authority.public_key, roots)
+        found = await here.checkers.check(content, public_key, roots_pem(earlier))
     if not found.valid or found.entry_id is None:
         return found
-    in_log = authority.log.index_of(found.entry_id) == found.index
-    return found.model_copy(update={"in_log": in_log})
+    index = await to_thread.run_sync(authority.log.index_of, found.entry_id)
+    return found.model_copy(update={"in_log": index == found.index})
 
 
-def _check(
-    content: bytes, public_key: PublicKey, roots: tuple[x509.Certificate, ...]
-) -> ReceiptCheck:
+def _roots_on_record(authority: Authority, content: bytes) -> tuple[x509.Certificate, ...] | None:
+    """Return the roots with which an entry was stamped, if they are others than today's."""
     try:
-        checked = check_receipt(Receipt.parse(content), public_key, roots)
-    except TransparencyError as error:
-        return ReceiptCheck(valid=False, reason=str(error), hint=error.hint)
-    statement = checked.statement
-    owner = None
-    if isinstance(statement, Registration):
-        owner = statement.owner
-    elif isinstance(statement, Filing):
-        owner = statement.claim["owner"]
-    return ReceiptCheck(
-        valid=True,
-        entry_id=checked.entry_id,
-        index=checked.index,
-        kind=statement.kind,
-        owner=owner,
-        fingerprint=checked.opened.signer.fingerprint,
-        content_sha256=getattr(statement, "content_sha256", None),
-        time=format_time(checked.time),
-        local_time=checked.is_local_time,
-        tree_size=checked.tree_size,
-    )
+        roots = authority.log.receipt(Receipt.parse(content).entry_id).roots
+    except (NotFoundError, TransparencyError):
+        return None
+    return None if roots == authority.roots else roots

@@ -29,18 +29,13 @@ async def check_here(request: Request, here: Here) -> Response:
     Nothing is kept and nobody is logged in, so it does not matter which page sent the form.
     """
     async with receive_form(request, here.spool, _LIMITS) as form:
-        file = form.one_file()
-
-        def act() -> Response:
-            content = file.read(MAX_RECEIPT_BYTES)
-            if not content:
-                missing = ReceiptCheck(
-                    valid=False, reason="no file was chosen", hint="choose a .receipt file"
-                )
-                return _page(here, missing, 422)
-            return _page(here, check_content(here.authority, content))
-
-        return await to_thread.run_sync(act, limiter=here.checking)
+        content = await to_thread.run_sync(form.one_file().read, MAX_RECEIPT_BYTES)
+    if not content:
+        missing = ReceiptCheck(
+            valid=False, reason="no file was chosen", hint="choose a .receipt file"
+        )
+        return await to_thread.run_sync(_page, here, missing, 422)
+    return await to_thread.run_sync(_page, here, await check_content(here, content))
 
 
 def _page(here: Context, checked: ReceiptCheck | None, status: int = 200) -> Response:

@@ -1,0 +1,108 @@
+"""Receipts are checked in processes of their own; whatever happens to those, there is an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the authority extra")
+
+from authority_world import KeyOwner, make_authority
+from nsmark.authority.stamping import roots_pem
+from nsmark.authority.web.checkers import MAX_PROCESSES, Checkers, usual_processes
+
+
+@pytest.fixture
+def filed(tmp_path: Path) -> tuple[bytes, str, str]:
+    """A receipt, and what it is checked with."""
+    authority = make_authority(tmp_path)
+    owner = KeyOwner(1)
+    owner.register(authority)
+    receipt = owner.file(authority).to_json()
+    known = receipt, authority.public_key.to_pem(), roots_pem(authority.roots)
+    authority.close()
+    return known
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_good_receipts_hold_and_others_do_not(filed: tuple[bytes, str, str], processes: int):
+    receipt, key, roots = filed
+    altered = receipt.replace(b'"index":1', b'"index":0')
+    assert altered != receipt
+
+    async def check() -> list[bool]:
+        checkers = Checkers(processes)
+        try:
+            contents = (receipt, altered, b"", b"[1]", receipt)
+            return [(await checkers.check(each, key, roots)).valid for each in contents]
+        finally:
+            checkers.close()
+
+    assert asyncio.run(check()) == [True, False, False, False, True]
+
+
+def test_a_killed_process_costs_no_answer(filed: tuple[bytes, str, str]):
+    async def check() -> tuple[bool, bool, bool]:
+        checkers = Checkers(1)
+        try:
+            before = await checkers.check(*filed)
+            first = checkers._pool
+            assert first is not None
+            (process,) = first._processes.values()
+            os.kill(process.pid, signal.SIGKILL)
+            process.join(10)
+            during = await checkers.check(*filed)
+            after = await checkers.check(*filed)
+            return before.valid, during.valid and after.valid, checkers._pool is not first
+        finally:
+            checkers.close()
+
+    assert asyncio.run(check()) == (True, True, True)
+
+
+def test_processes_end_with_the_one_that_started_them(filed: tuple[bytes, str, str], tmp_path):
+    import multiprocessing
+
+    told = tmp_path / "pid"
+    starter = multiprocessing.get_context("spawn").Process(target=_start, args=(filed, told))
+    starter.start()
+    deadline = time.monotonic() + 60
+    while not told.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    checker = int(told.read_text())
+    os.kill(starter.pid, signal.SIGKILL)
+    starter.join(10)
+    while _runs(checker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _runs(checker)
+
+
+def _start(filed: tuple[bytes, str, str], told: Path) -> None:
+    async def check() -> None:
+        checkers = Checkers(1)
+        assert (await checkers.check(*filed)).valid
+        assert checkers._pool is not None
+        (process,) = checkers._pool._processes.values()
+        partial = told.with_suffix(".partial")
+        partial.write_text(str(process.pid))
+        partial.rename(told)
+        await asyncio.sleep(60)
+
+    asyncio.run(check())
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_one_processor_is_left_to_the_web_process():
+    assert 0 <= usual_processes() <= min(MAX_PROCESSES, max(0, (os.cpu_count() or 1) - 1))
