@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from authority_server import RunningAuthority, file_key, running_authority
 from authority_world import KeyOwner, small_key
 from nsmark import __version__
+from nsmark.authority.worker import NICENESS
 
-NICENESS = 10
 STEADY = {"receipts": 200.0, "registry": 50.0}
 """Requests a second that must be answered together, 99 of 100 within the time below."""
 

@@ -141,7 +141,7 @@ def test_an_independent_clock(
     assert authority.log.receipt(early.entry_id, 1) == early
     assert check_receipt(early, authority.public_key, own_roots).is_local_time
     time_server.is_broken = True
-    with pytest.raises(AuthorityError, match="no time stamp is to be had.*503"):
+    with pytest.raises(AuthorityError, match=r"no time stamp is to be had.*503"):
         owner.file(authority, 1)
     assert authority.log.size() == 2
     assert authority.contents.remove_unreferenced() == 0

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("nsmark.authority.worker")
 
-_NICENESS = 10
+NICENESS = 19
 _PARENT_SECONDS = 1.0
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _MEMORY_SHARE = 0.7
@@ -220,7 +220,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     LOG.setLevel(logging.INFO)
-    os.nice(_NICENESS)
+    os.nice(NICENESS)
     stop = threading.Event()
     for number in _STOP_SIGNALS:
         signal.signal(number, lambda *_: stop.set())

@@ -35,6 +35,7 @@ _EXTRAS = {
         "asn1crypto",
         "alembic",
         "fastapi",
+        "httptools",
         "huey",
         "jinja2",
         "limits",
@@ -42,6 +43,7 @@ _EXTRAS = {
         "python-multipart",
         "sqlalchemy",
         "uvicorn",
+        "uvloop",
     ),
     "redis": ("redis",),
     "report": ("scikit-learn",),
@@ -55,6 +57,7 @@ _EXTRAS = {
         "onnx",
         "onnxscript",
         "playwright",
+        "schemathesis",
         "sentence-transformers",
     ),
 }

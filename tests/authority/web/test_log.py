@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import httpx
@@ -12,6 +13,7 @@ from authority_world import KeyOwner, make_authority
 from nsmark.authority.receipt import Receipt
 from nsmark.authority.service import Authority
 from nsmark.authority.statements import entry_id_of
+from nsmark.authority.web.app import create_app
 from nsmark.authority.web.receipts import check_content
 from nsmark.core.texts import decode_lines, lines_digest
 from nsmark.corpus import pool_texts
@@ -135,7 +137,8 @@ def test_a_receipt_outlives_a_change_of_time_stamps(
     try:
         authority._stamper = other._stamper
         assert authority.roots == other.roots
-        checked = check_content(authority, receipt)
+        context = create_app(authority).state.context
+        checked = asyncio.run(check_content(context, receipt))
     finally:
         other.close()
 

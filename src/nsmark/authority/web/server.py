@@ -13,7 +13,7 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nsmark.authority.web.context import Context
 from nsmark.errors import UsageError
@@ -74,7 +74,7 @@ class WebServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-class _ImpatientProtocol(H11Protocol):
+class _ImpatientProtocol(HttpToolsProtocol):
     """Closes connections that say nothing, or never finish saying what they want."""
 
     header_seconds = 20.0
