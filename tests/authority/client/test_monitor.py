@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from authority_world import KeyOwner
+from authority_world import KeyOwner, make_authority
 from handmade_keys import make_identity
 from nsmark.authority.client import monitor as monitor_module
-from nsmark.authority.client.monitor import Monitor, Watch, fold_name
+from nsmark.authority.client.monitor import Monitor, Watch, expected_entries, fold_name
 from nsmark.authority.statements import entry_id_of
 from nsmark.errors import AuthorityError, InputError
 from nsmark.transparency import open_checkpoint
@@ -292,3 +292,17 @@ def test_a_state_that_somebody_changed_is_refused(tmp_path, change):
     with pytest.raises(InputError) as refused:
         watching(MemoryLog(deposits(range(3))), state)
     assert refused.value.hint
+
+
+def test_receipts_of_others_are_not_ones_own(tmp_path):
+    """Whoever lays his receipt into one's folder must not silence the alert on it."""
+    authority = make_authority(tmp_path / "authority")
+    for number in (1, 2):
+        owner = KeyOwner(number)
+        receipt = owner.register(authority).receipt
+        (tmp_path / f"{number}.receipt").write_bytes(receipt.to_json())
+    authority.close()
+    both = expected_entries([tmp_path])
+    own = expected_entries([tmp_path], [KeyOwner(1).identity.public_key])
+    assert len(both) == 2
+    assert own == expected_entries([tmp_path / "1.receipt"])

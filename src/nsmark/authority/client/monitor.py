@@ -36,7 +36,14 @@ from nsmark.errors import (
 )
 from nsmark.files import read_bounded, write_json
 from nsmark.identity import PublicKey, parse_json_object
-from nsmark.transparency import MAX_NOTE_BYTES, Checkpoint, Frontier, hash_leaf, open_checkpoint
+from nsmark.transparency import (
+    MAX_NOTE_BYTES,
+    Checkpoint,
+    Envelope,
+    Frontier,
+    hash_leaf,
+    open_checkpoint,
+)
 from nsmark.transparency.strict_base64 import decode_base64, encode_base64
 
 STATE_FORMAT: Final = "nsmark/monitor/1"
@@ -322,8 +329,15 @@ class Monitor:
         write_json(self._path, document.to_members())
 
 
-def expected_entries(receipts: Collection[Path]) -> frozenset[str]:
-    """Return the ids of the entries that receipts are for; folders are looked through for them.
+def expected_entries(
+    receipts: Collection[Path], public_keys: Collection[PublicKey] = ()
+) -> frozenset[str]:
+    """Return the ids of the entries that receipts are for.
+
+    Args:
+        receipts: Files, and folders that are looked through for them.
+        public_keys: One's own: then only what one of them signed is expected, whoever else's
+            receipts lie there.
 
     Raises:
         TransparencyError: A file is no receipt.
@@ -334,7 +348,12 @@ def expected_entries(receipts: Collection[Path]) -> frozenset[str]:
     files: list[Path] = []
     for place in receipts:
         files += sorted(place.glob(f"*{RECEIPT_SUFFIX}")) if place.is_dir() else [place]
-    return frozenset(Receipt.load(file).entry_id for file in files)
+    found = [Receipt.load(file) for file in files]
+    return frozenset(
+        receipt.entry_id
+        for receipt in found
+        if not public_keys or Envelope.parse(receipt.entry).signers(public_keys)
+    )
 
 
 def fold_name(name: str) -> str:

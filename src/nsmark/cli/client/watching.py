@@ -75,10 +75,9 @@ def monitor(
 
     if once and every is not None:
         raise UsageError("--once and --every exclude each other", "choose one")
+    public_keys = tuple(map(PublicKey.load, key_files))
     watch = Watch(
-        owners=owners,
-        public_keys=tuple(map(PublicKey.load, key_files)),
-        expected=expected_entries(receipts),
+        owners=owners, public_keys=public_keys, expected=expected_entries(receipts, public_keys)
     )
     trusted = place.store.find(place.url)
     state = state_file or place.seen_file(trusted).with_suffix(".monitor.json")
@@ -115,4 +114,6 @@ def _tell(look: Look, as_json: bool) -> None:
     for alert in look.alerts:
         where = "" if alert.entry_id is None else f"  (entry {alert.index}, {alert.entry_id})"
         click.echo(f"ALERT  {alert.kind}: {one_line(alert.message)}{where}")
-    click.echo(f"{look.size} entries, {look.num_new} new, {len(look.alerts)} alerts")
+    count = len(look.alerts)
+    alerts = f"{count} alert{'' if count == 1 else 's'}"
+    click.echo(f"{look.size} entries, {look.num_new} new, {alerts}")
