@@ -348,6 +348,16 @@ def test_a_name_that_changes_its_meaning_is_asked_at_the_address_that_was_checke
     assert server.requests[0][0]["Host"] == f"suspect.example:{port}"
 
 
+def test_an_international_name_is_asked_under_the_form_it_has_on_the_wire(server):
+    port, name = port_of(server), "xn--mnchen-3ya.example"
+    policy = OutgoingPolicy(
+        allowed=frozenset({f"{name}:{port}"}), resolve=Changing("127.0.0.1", "127.0.0.1")
+    )
+    ask(f"http://{name}:{port}/v1", policy)
+
+    assert server.requests[0][0]["Host"] == f"{name}:{port}"
+
+
 def test_rebinding_to_this_machine_reaches_nothing(server, monkeypatch):
     """Public at first, loopback afterwards: the system's own resolver is never asked again."""
     resolve = Changing(PUBLIC, "127.0.0.1")

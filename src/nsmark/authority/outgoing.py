@@ -209,7 +209,9 @@ class GuardedTransport(httpx.BaseTransport):
         there = self._destination
         url = request.url
         port = url.port or {"http": 80, "https": 443}.get(url.scheme)
-        if (url.scheme, url.host.lower(), port) != (there.scheme, there.host, there.port):
+        # As it is written on the wire: ``url.host`` shows international names in their own script.
+        host = url.raw_host.decode("ascii").lower()
+        if (url.scheme, host, port) != (there.scheme, there.host, there.port):
             raise _refused("it leads to another host than the one that was checked")
         if self._deadline is not None and time.monotonic() > self._deadline:
             raise SuspectError(

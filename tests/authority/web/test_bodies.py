@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Iterator
@@ -108,6 +109,27 @@ def test_a_connection_that_says_nothing_is_closed(serve) -> None:
         assert client.get("/v1/health").status_code == 200
         time.sleep(0.7)
         assert client.get("/v1/health").status_code == 200
+
+
+def test_also_a_later_request_must_finish_its_headers(serve) -> None:
+    with connect(serve(header_seconds=0.5)) as connection:
+        connection.sendall(b"GET /v1/health HTTP/1.1\r\nHost: here\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(b"G")
+        begin = time.monotonic()
+        read_all(connection)
+    assert time.monotonic() - begin < 5
+
+
+@pytest.mark.parametrize("before", [b"", b"GET /v1/health HTTP/1.1\r\nHost: here\r\n\r\n"])
+def test_headers_without_end_are_given_up(serve, before: bytes) -> None:
+    with connect(serve()) as connection:
+        connection.sendall(before + b"GET /v1/health HTTP/1.1\r\nX: ")
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            while sent < 64 << 20:
+                sent += connection.send(b"x" * (1 << 16))
+    assert sent < 16 << 20  # what the system took into its own buffers
 
 
 def test_an_upload_that_breaks_off_leaves_nothing(

@@ -21,6 +21,7 @@ from nsmark.errors import UsageError
 _BACKLOG = 512
 _MAX_CONNECTIONS = 512
 _STOP_SECONDS = 5
+_MAX_HEADER_BYTES = 64 << 10
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
@@ -75,22 +76,47 @@ class WebServer(uvicorn.Server):
 
 
 class _ImpatientProtocol(HttpToolsProtocol):
-    """Closes connections that say nothing, or never finish saying what they want."""
+    """Closes connections that never finish saying what they want, at whichever request."""
 
     header_seconds = 20.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._patience = self.loop.call_later(self.header_seconds, self._give_up)
+        self._awaits_headers, self._num_header_bytes, self._num_complete = True, 0, 0
+        self._patience: asyncio.TimerHandle | None = None
+        self._begin_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._patience.cancel()
+        self._end_waiting()
         super().connection_lost(exc)
 
-    def _give_up(self) -> None:
-        # A cycle is there once the headers of the first request were complete.
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.close()
+    def data_received(self, data: bytes) -> None:
+        if self._awaits_headers and self._patience is None:
+            self._begin_waiting()
+        before = self._num_complete
+        super().data_received(data)
+        if self._awaits_headers and self._num_complete == before:
+            self._num_header_bytes += len(data)
+            if self._num_header_bytes > _MAX_HEADER_BYTES:
+                self.transport.close()
+
+    def on_headers_complete(self) -> None:
+        self._awaits_headers, self._num_header_bytes = False, 0
+        self._num_complete += 1
+        self._end_waiting()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._awaits_headers = True  # of the next request; silence is the keep-alive's business
+        super().on_message_complete()
+
+    def _begin_waiting(self) -> None:
+        self._patience = self.loop.call_later(self.header_seconds, self.transport.close)
+
+    def _end_waiting(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
 
 def listen(host: str, port: int) -> socket.socket:
