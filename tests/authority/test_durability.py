@@ -121,7 +121,8 @@ def file_and_kill(tmp_path: Path, database_url: str | None, count: int, kills: i
         for number, entry_id in acknowledged.items():
             statement = (prepared / f"{number}.json").read_bytes()
             assert authority.log.entry(entry_id).entry == statement
-            assert authority.contents.has(authority.registry.filing(entry_id).content_sha256)
+            sha256 = authority.registry.filing(entry_id).content_sha256
+            assert authority.contents.has(sha256, is_folder=False)
         authority.close()
     acknowledged |= kill_while_filing(tmp_path / "authority", database_url, prepared, -1)
 

@@ -496,7 +496,8 @@ def test_recorded_outputs_can_be_deposited_later(authority: Authority, owner: Ke
 
     receipt = authority.deposit(document)
     sha256 = hashlib.sha256(content).hexdigest()
-    assert not authority.contents.has(sha256)
+    assert not authority.contents.has(sha256, is_folder=False)
+    assert not authority.contents.has(sha256, is_folder=True)
     with pytest.raises(InputError, match="not the one"):
         authority.deposit(document, io.BytesIO(b"recorded OUTPUTS"))
     with pytest.raises(InputError, match="larger"):
@@ -632,3 +633,47 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start(tmp_path: Path)
     make_authority(tmp_path).close()
 
     assert files_on_disk(authority) == []
+
+
+def test_a_manifest_handed_in_as_a_file_does_not_pass_for_its_folder(
+    authority: Authority, owner: KeyOwner, tmp_path: Path
+) -> None:
+    """Whoever knows a folder's files could otherwise void its deposit, or stall who measures it."""
+    source = tmp_path / "model"
+    source.mkdir()
+    (source / "config.json").write_bytes(b"{}")
+    manifest = Manifest.of_folder(source)
+    thief = KeyOwner(7)
+    thief.register(authority)
+    authority.deposit(recorded(thief, manifest.to_json()), io.BytesIO(manifest.to_json()))
+
+    assert not authority.contents.has(manifest.digest, is_folder=True)
+    document = owner.sign(
+        Deposit(
+            authority=NAME,
+            public_key=owner.pem,
+            what="model",
+            content_sha256=manifest.digest,
+            content_bytes=manifest.total_bytes,
+            model_digest="ab" * 32,
+        )
+    )
+    with pytest.raises(ConflictError, match="another kind"):
+        authority.deposit(document, [("config.json", io.BytesIO(b"{}"))])
+
+
+def test_what_others_deposited_cannot_be_named_as_a_suspect(
+    authority: Authority, owner: KeyOwner
+) -> None:
+    other, content = KeyOwner(7), b"outputs of somebody else's"
+    other.register(authority)
+    authority.deposit(recorded(other, content), io.BytesIO(content))
+    admit(authority, owner.file(authority).entry_id)
+    suspect = Suspect(
+        kind="recorded",
+        content_sha256=hashlib.sha256(content).hexdigest(),
+        content_bytes=len(content),
+    )
+
+    with pytest.raises(InputError, match="was not handed over"):
+        authority.open_dispute(owner.dispute(suspect=suspect))

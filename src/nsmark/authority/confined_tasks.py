@@ -18,7 +18,7 @@ from pydantic import Field
 from nsmark.authority.confinement import TellProgress
 from nsmark.authority.fields import Count, Digest, Line, Number, Record
 from nsmark.core.texts import decode_lines
-from nsmark.errors import InputError, KeyFileError, TextPoolError
+from nsmark.errors import InputError, KeyFileError, ModelError, TextPoolError
 from nsmark.keyfile import WatermarkKey
 from nsmark.keyfile.codec import decode_key
 from nsmark.payload.word_list import MIN_PAIR_WORDS, WordList
@@ -184,10 +184,12 @@ def measure_suspect(
     doubts = []
     try:
         found = measured(None if request.owner_model is None else Path(request.owner_model))
-    except KeyFileError:
+    except (KeyFileError, ModelError):
         if request.owner_model is None:
             raise
-        doubts.append("the model that the owner deposited is not the one of his key")
+        doubts.append(
+            "the model that the owner deposited is not the one of his key, or cannot be opened"
+        )
         found = measured(None)
     report = found.to_mapping()
     return Measured(

@@ -14,7 +14,7 @@ from nsmark.authority.manifest import MAX_FILES, MAX_MANIFEST_BYTES, Manifest, M
 from nsmark.authority.sealing import Readable, SealedFile, SealedStore, Staging
 from nsmark.authority.storage.database import Database
 from nsmark.authority.storage.tables import CONTENT_FILES, CONTENTS
-from nsmark.errors import InputError, NotFoundError
+from nsmark.errors import ConflictError, InputError, NotFoundError
 from nsmark.files import new_folder
 
 Upload = Readable | Iterable[tuple[str, Readable]]
@@ -81,14 +81,18 @@ class Contents:
 
     def save(self, connection: Connection, content: SealedContent) -> None:
         """Name content that was kept, in the caller's transaction."""
-        query = select(CONTENTS.c.sha256).where(CONTENTS.c.sha256 == content.sha256)
-        if connection.execute(query).first() is not None:
+        is_folder = content.manifest is not None
+        query = select(CONTENTS.c.is_folder).where(CONTENTS.c.sha256 == content.sha256)
+        known = connection.execute(query).scalar_one_or_none()
+        if known is not None:
+            if bool(known) != is_folder:
+                # Somebody handed in a folder's manifest as a file: it must not pass for the folder.
+                raise ConflictError(
+                    "a content with this digest is there, but as another kind",
+                    "change a file of the folder, such as its README, and announce that",
+                )
             return
-        row = {
-            "sha256": content.sha256,
-            "bytes": content.num_bytes,
-            "is_folder": content.manifest is not None,
-        }
+        row = {"sha256": content.sha256, "bytes": content.num_bytes, "is_folder": is_folder}
         connection.execute(insert(CONTENTS), row)
         if content.manifest is not None:
             rows = [
@@ -96,9 +100,11 @@ class Contents:
             ]
             connection.execute(insert(CONTENT_FILES), rows)
 
-    def has(self, sha256: str) -> bool:
-        """Return whether a content was handed over."""
-        query = select(CONTENTS.c.sha256).where(CONTENTS.c.sha256 == sha256)
+    def has(self, sha256: str, *, is_folder: bool) -> bool:
+        """Return whether a content was handed over, as a folder or as a single file."""
+        query = select(CONTENTS.c.sha256).where(
+            CONTENTS.c.sha256 == sha256, CONTENTS.c.is_folder == is_folder
+        )
         with self._database.read() as connection:
             return connection.execute(query).first() is not None
 

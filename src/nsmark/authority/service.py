@@ -267,7 +267,10 @@ class Authority:
         """
         opened, statement = self._open(document, Deposit, by)
         done = self._receipt_of(opened.entry_id)
-        if done is not None and (content is None or self.contents.has(statement.content_sha256)):
+        is_folder = statement.what == "model"
+        if done is not None and (
+            content is None or self.contents.has(statement.content_sha256, is_folder=is_folder)
+        ):
             return done
         with self.database.read() as connection:
             find_owner(connection, opened.signer.fingerprint)
@@ -307,7 +310,8 @@ class Authority:
         suspect = statement.suspect
         with self.contents.staging() as staging:
             sealed = None
-            if suspect.content_sha256 is not None and not self.contents.has(suspect.content_sha256):
+            # Always from the claimant's own hands: what others deposited is sealed, for him too.
+            if suspect.content_sha256 is not None:
                 if content is None:
                     raise InputError(
                         "the suspect's content was not handed over", "send it with the dispute"

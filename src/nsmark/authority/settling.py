@@ -218,7 +218,9 @@ class _Settling:
             name = _deposit_name(deposit)
             if deposit.index > filing.index:
                 notes.append(f"{name} was filed after the key, and was not measured")
-            elif not self._bench.authority.contents.has(deposit.content_sha256):
+            elif not self._bench.authority.contents.has(
+                deposit.content_sha256, is_folder=deposit.what == "model"
+            ):
                 notes.append(f"{name} could not be measured: its content was not handed over")
             else:
                 deposits.setdefault(deposit.entry_id, (deposit, defence.entry_id))
@@ -372,7 +374,7 @@ class _Settling:
         for deposit in self._registry.deposits(
             fingerprint=filing.fingerprint, model_digest=model_digest
         ):
-            if contents.has(deposit.content_sha256):
+            if contents.has(deposit.content_sha256, is_folder=True):
                 contents.copy_folder(deposit.content_sha256, path)
                 return path
         return None

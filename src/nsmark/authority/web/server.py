@@ -93,9 +93,9 @@ class _ImpatientProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._awaits_headers and self._patience is None:
             self._begin_waiting()
-        before = self._num_complete
+        awaited, before = self._awaits_headers, self._num_complete
         super().data_received(data)
-        if self._awaits_headers and self._num_complete == before:
+        if awaited and self._awaits_headers and self._num_complete == before:
             self._num_header_bytes += len(data)
             if self._num_header_bytes > _MAX_HEADER_BYTES:
                 self.transport.close()
