@@ -190,6 +190,7 @@ class WorkerProcess:
     ) -> None:
         self.log = log
         command = [sys.executable, "-m", "nsmark.authority.worker", "--device", "cpu", "--no-kin"]
+        command += ["--niceness", "0"]  # tests wait for it, beside others
         command += ["--folder", str(authority.settings.folder), "--threads", "1"]
         command += ["--stale-seconds", str(stale_seconds)]
         for control in controls:

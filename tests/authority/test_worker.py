@@ -115,6 +115,8 @@ def test_a_child_ends_when_its_watcher_raises() -> None:
             pids.update(_children())
             raise StoppedError
 
+    with pytest.raises(EndedError):
+        Workshop(ROOMY, ()).run(burning_tasks.fail, {})  # now the server that forks is there
     before = _children()
     with pytest.raises(StoppedError):
         Workshop(ROOMY, ()).run(burning_tasks.burn_time, {}, on_tick=on_tick)
@@ -472,12 +474,12 @@ def run_worker(*arguments: str) -> subprocess.Popen[str]:
 def test_a_worker_ends_with_the_process_that_it_follows(tmp_path: Path) -> None:
     parent = subprocess.Popen(["sleep", "60"])
     worker = run_worker("--folder", str(tmp_path / "a"), "--parent", str(parent.pid))
-    wait_for(lambda: (tmp_path / "a" / "queue.db").exists(), "the worker to begin", 30)
+    wait_for(lambda: (tmp_path / "a" / "queue.db").exists(), "the worker to begin")
     assert os.getpriority(os.PRIO_PROCESS, worker.pid) >= 10
     assert worker.poll() is None
     parent.kill()
     parent.wait()
-    _, said = worker.communicate(timeout=20)
+    _, said = worker.communicate(timeout=90)
     assert worker.returncode == 0, said
 
 

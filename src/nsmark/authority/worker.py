@@ -220,7 +220,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     LOG.setLevel(logging.INFO)
-    os.nice(NICENESS)
+    os.nice(options.niceness)
     stop = threading.Event()
     for number in _STOP_SIGNALS:
         signal.signal(number, lambda *_: stop.set())
@@ -373,6 +373,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--device", default="auto", help="where models run (auto, cpu, cuda, …)")
     threads = max(1, (os.cpu_count() or 2) // 2)
     add("--threads", type=int, default=threads, help="of one measurement")
+    add("--niceness", type=int, default=NICENESS, help="0: as important as those who answer")
     add(
         "--job-seconds",
         type=float,
