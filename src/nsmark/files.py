@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,32 +53,9 @@ def write_atomic(path: Path, content: bytes, mode: int = 0o644, *, overwrite: bo
     """
     if not overwrite:
         ensure_new_file(path)
-    temporary: Path | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # mkstemp creates with mode 0600: a private key is never readable by others, even briefly.
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        temporary = Path(name)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.chmod(mode)
-        if overwrite:
-            temporary.replace(path)
-        else:
-            _link_new(temporary, path)
-    except OSError as error:
-        # Only link() complains about the name itself; mkdir() means a file in the folder's place.
-        if temporary is not None and isinstance(error, FileExistsError):
-            raise exists_already(path) from error
-        raise FileAccessError(
-            f"cannot write {path}: {error.strerror or error}",
-            "choose a folder you can write to, with enough space",
-        ) from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+    give_name = Path.replace if overwrite else _link_new
+    with _temporary_file(path, mode, give_name) as stream:
+        stream.write(content)
 
 
 @contextlib.contextmanager
@@ -89,9 +66,24 @@ def new_file(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
         FileAccessError: The file exists, or cannot be written.
     """
     ensure_new_file(path)
+
+    def give_name(temporary: Path, path: Path) -> None:
+        _link_new(temporary, path)
+        sync_folder(path.parent)
+
+    with _temporary_file(path, mode, give_name) as stream:
+        yield stream
+
+
+@contextlib.contextmanager
+def _temporary_file(
+    path: Path, mode: int, give_name: Callable[[Path, Path], object]
+) -> Iterator[BinaryIO]:
+    """Write a file beside its place, on the disk before it gets its name; else nothing is left."""
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # mkstemp creates with mode 0600: a private key is never readable by others, even briefly.
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         temporary = Path(name)
         with os.fdopen(handle, "wb") as stream:
@@ -99,9 +91,9 @@ def new_file(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.chmod(mode)
-        _link_new(temporary, path)
-        sync_folder(path.parent)
+        give_name(temporary, path)
     except OSError as error:
+        # Only link() complains about the name itself; mkdir() means a file in the folder's place.
         if temporary is not None and isinstance(error, FileExistsError):
             raise exists_already(path) from error
         raise FileAccessError(

@@ -159,10 +159,7 @@ class Jobs:
             ConflictError: The job is not this worker's any more.
         """
         with self._database.write() as connection:
-            if not _is_held(connection, job_id, worker):
-                raise ConflictError(
-                    "the job is not in this worker's hands any more", "leave it to the other one"
-                )
+            _require_held(connection, job_id, worker)
             _update(
                 connection,
                 job_id,
@@ -180,10 +177,7 @@ class Jobs:
             ConflictError: The job is not this worker's any more.
         """
         with self._database.write() as connection:
-            if not _is_held(connection, job_id, worker):
-                raise ConflictError(
-                    "the job is not in this worker's hands any more", "leave it to the other one"
-                )
+            _require_held(connection, job_id, worker)
             ready = self._clock() + datetime.timedelta(seconds=delay_seconds)
             attempts = max(0, _find(connection, job_id).attempts - 1)
             _update(
@@ -295,6 +289,13 @@ def _is_held(connection: Connection, job_id: str, worker: str) -> bool:
         JOBS.c.worker == worker[:_MAX_WORKER_CHARACTERS],
     )
     return connection.execute(query).first() is not None
+
+
+def _require_held(connection: Connection, job_id: str, worker: str) -> None:
+    if not _is_held(connection, job_id, worker):
+        raise ConflictError(
+            "the job is not in this worker's hands any more", "leave it to the other one"
+        )
 
 
 def _find(connection: Connection, job_id: str) -> Job:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,15 +17,11 @@ from nsmark.authority.receipt import Receipt, check_receipt
 from nsmark.errors import NsmarkError
 from nsmark.identity import Identity
 from nsmark.transparency import Checkpoint, hash_leaf, sign_checkpoint
+from offline_browser import PHONE, WIDE, chromium, require_chromium
 from pages_world import World, build_world, hostile, page_paths, receipt_file
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-if BROWSER is None:
-    print("skipped: no chromium here; `make browser` installs it as root")  # noqa: T201
-    pytest.skip("no chromium; `make browser` installs it as root", allow_module_level=True)
-playwright = pytest.importorskip("playwright.sync_api", reason="needs the dev extra")
+require_chromium()
 
-WIDE, PHONE = 1100, 360
 SHOWN = (
     "home",
     "claims",
@@ -66,12 +60,8 @@ def world(running: RunningAuthority) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        # Chromium refuses to run as root with its sandbox; these pages are our own.
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        running = driver.chromium.launch(executable_path=BROWSER, args=arguments)
+    with chromium() as running:
         yield running
-        running.close()
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from nsmark.authority.contents import Upload
+from nsmark.authority.receipt import Receipt
 from nsmark.authority.records import DepositedThing
-from nsmark.authority.statements import Deposit, Dispute, entry_id_of
+from nsmark.authority.statements import Deposit, Dispute
 from nsmark.authority.web.context import Here
 from nsmark.authority.web.documents import (
     form_body,
     peek,
     problems,
-    receipt_answer,
     receipt_responses,
 )
 from nsmark.authority.web.models import (
@@ -27,6 +27,7 @@ from nsmark.authority.web.models import (
     Page,
     make_page,
 )
+from nsmark.authority.web.saying import acknowledge
 from nsmark.authority.web.security import Filer
 from nsmark.authority.web.uploads_in import Form, FormLimits, receive_form
 
@@ -51,15 +52,10 @@ async def deposit(request: Request, here: Here, account: Filer) -> Response:
     async with receive_form(request, here.spool, limits) as form:
         document = form.text("envelope")
 
-        def act() -> Response:
-            entry_id = entry_id_of(document)
-            status = 200 if here.authority.log.has(entry_id) else 201
-            with here.audited(account, "deposit", entry_id):
-                content = uploaded(form, document)
-                receipt = here.authority.deposit(document, content, by=account)
-            return receipt_answer(receipt, status)
+        def say() -> Receipt:
+            return here.authority.deposit(document, uploaded(form, document), by=account)
 
-        return await here.write(act)
+        return await acknowledge(here, account, "deposit", document, say)
 
 
 @router.get("/deposits", summary="What was deposited", responses=problems(422))

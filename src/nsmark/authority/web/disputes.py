@@ -11,8 +11,9 @@ from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from nsmark.authority.receipt import Receipt
 from nsmark.authority.records import DisputeState, OpenedDispute
-from nsmark.authority.statements import Defence, entry_id_of
+from nsmark.authority.statements import Defence
 from nsmark.authority.web.context import Context, Here
 from nsmark.authority.web.deposits import suspect_bytes, uploaded
 from nsmark.authority.web.documents import (
@@ -27,7 +28,6 @@ from nsmark.authority.web.documents import (
     receipt_responses,
 )
 from nsmark.authority.web.errors import WebError
-from nsmark.authority.web.filings import require_subject
 from nsmark.authority.web.models import (
     Cursor,
     DefenceView,
@@ -41,6 +41,7 @@ from nsmark.authority.web.models import (
     RulingView,
     make_page,
 )
+from nsmark.authority.web.saying import acknowledge, acknowledge_withdrawal
 from nsmark.authority.web.security import Disputer
 from nsmark.authority.web.uploads_in import FormLimits, receive_form
 from nsmark.errors import NsmarkError
@@ -77,17 +78,10 @@ async def open_dispute(request: Request, here: Here, account: Disputer) -> Respo
     async with receive_form(request, here.spool, limits) as form:
         document = form.text("envelope")
 
-        def act() -> Response:
-            entry_id = entry_id_of(document)
-            status = 200 if here.authority.log.has(entry_id) else 201
-            with here.audited(account, "dispute", entry_id):
-                content = uploaded(form, document)
-                receipt = here.authority.open_dispute(document, content, by=account)
-            if status == 201:
-                here.wake_workers(entry_id)
-            return receipt_answer(receipt, status)
+        def say() -> Receipt:
+            return here.authority.open_dispute(document, uploaded(form, document), by=account)
 
-        return await here.write(act)
+        return await acknowledge(here, account, "dispute", document, say, wakes=True)
 
 
 @router.get("", summary="Disputes", responses=problems(422))
@@ -170,14 +164,8 @@ async def withdraw(
 ) -> Response:
     """Take a signed withdrawal of this dispute; its measurement is cancelled."""
     document = await read_document(request)
-
-    def act() -> Response:
-        with here.audited(account, "withdrawal", entry_id):
-            require_subject(document, entry_id)
-            here.authority.registry.dispute(entry_id)
-            return receipt_answer(here.authority.withdraw(document, by=account))
-
-    return await here.write(act)
+    find = here.authority.registry.dispute
+    return await acknowledge_withdrawal(here, account, document, entry_id, find)
 
 
 @router.get(

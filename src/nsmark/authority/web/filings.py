@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from nsmark.authority.records import FiledKey, FilingState
-from nsmark.authority.statements import Admission, Withdrawal, entry_id_of
+from nsmark.authority.statements import Admission
 from nsmark.authority.web.context import Context, Here
 from nsmark.authority.web.documents import (
     document_body,
@@ -15,10 +16,8 @@ from nsmark.authority.web.documents import (
     peek,
     problems,
     read_document,
-    receipt_answer,
     receipt_responses,
 )
-from nsmark.authority.web.errors import WebError
 from nsmark.authority.web.models import (
     PLAIN,
     Cursor,
@@ -33,6 +32,7 @@ from nsmark.authority.web.models import (
     Page,
     make_page,
 )
+from nsmark.authority.web.saying import acknowledge, acknowledge_withdrawal
 from nsmark.authority.web.security import Filer
 from nsmark.authority.web.uploads_in import FormLimits, receive_form
 
@@ -56,17 +56,8 @@ async def file_key(request: Request, here: Here, account: Filer) -> Response:
     limits = FormLimits("content", here.authority.settings.max_key_bytes, max_files=1)
     async with receive_form(request, here.spool, limits) as form:
         document, content = form.text("envelope"), form.one_file()
-
-        def act() -> Response:
-            entry_id = entry_id_of(document)
-            status = 200 if here.authority.log.has(entry_id) else 201
-            with here.audited(account, "filing", entry_id):
-                receipt = here.authority.file_key(document, content, by=account)
-            if status == 201:
-                here.wake_workers(entry_id)
-            return receipt_answer(receipt, status)
-
-        return await here.write(act)
+        say = partial(here.authority.file_key, document, content, by=account)
+        return await acknowledge(here, account, "filing", document, say, wakes=True)
 
 
 @router.post(
@@ -82,14 +73,8 @@ async def withdraw_filing(
 ) -> Response:
     """Take a signed withdrawal of this filing."""
     document = await read_document(request)
-
-    def act() -> Response:
-        with here.audited(account, "withdrawal", entry_id):
-            require_subject(document, entry_id)
-            here.authority.registry.filing(entry_id)
-            return receipt_answer(here.authority.withdraw(document, by=account))
-
-    return await here.write(act)
+    find = here.authority.registry.filing
+    return await acknowledge_withdrawal(here, account, document, entry_id, find)
 
 
 @router.get("/filings", summary="Search the registry", responses=problems(422))
@@ -139,15 +124,6 @@ def filing(here: Here, entry_id: Annotated[EntryId, Path()]) -> FilingDetail:
 def key(here: Here, key_id: Annotated[KeyId, Path()]) -> FilingDetail:
     """Return the filing of a key."""
     return _detail(here, here.authority.registry.filing_of_key(key_id))
-
-
-def require_subject(document: bytes, entry_id: str) -> None:
-    """Refuse a withdrawal of something else than the path names."""
-    statement = peek(document)
-    if not isinstance(statement, Withdrawal) or statement.subject != entry_id:
-        raise WebError(
-            422, "the statement is no withdrawal of what the path names", "send it where it belongs"
-        )
 
 
 def _detail(here: Context, found: FiledKey) -> FilingDetail:
