@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 
 import httpx
 import pytest
@@ -86,6 +87,11 @@ def test_a_receipt_is_made_anew_and_checked(client: httpx.Client, claimant: KeyO
         assert checked["local_time"] is True
 
 
+def _with_last_letter_swapped(text: str) -> str:
+    """Change one letter that any text has, unlike a given one: most of these are random base64."""
+    return re.sub(r"[A-Za-z](?=[^A-Za-z]*$)", lambda found: found.group().swapcase(), text)
+
+
 @pytest.mark.parametrize("member", ["entry", "checkpoint", "token", "proof", "index", "local_time"])
 def test_an_altered_receipt_is_not_valid(
     client: httpx.Client, claimant: KeyOwner, member: str
@@ -94,7 +100,7 @@ def test_an_altered_receipt_is_not_valid(
     receipt = json.loads(file_key(client, document, content).content)
     value = receipt[member]
     if isinstance(value, str):
-        receipt[member] = value.replace("A", "B", 1)
+        receipt[member] = _with_last_letter_swapped(value)
     else:
         receipt[member] = {list: ["AAAA"], int: 10**6, bool: False}[type(value)]
 
