@@ -28,6 +28,8 @@ _NO_LIMITS = (
     "0",
     "--enrolments-per-minute",
     "0",
+    "--checks-per-minute",
+    "0",
 )
 
 

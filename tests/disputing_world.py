@@ -110,7 +110,9 @@ class Party(KeyOwner):
         )
         return authority.file_key(self.sign(filing), io.BytesIO(content)).entry_id
 
-    def deposit(self, authority: Authority, model: Path, *, with_content: bool = True) -> str:
+    def deposit(
+        self, authority: Authority, model: Path, *, with_content: bool = True, **others: Any
+    ) -> str:
         manifest = Manifest.of_folder(model)
         deposit = Deposit(
             authority=self.authority,
@@ -119,6 +121,7 @@ class Party(KeyOwner):
             content_sha256=manifest.digest,
             content_bytes=manifest.total_bytes,
             model_digest=model_digest(model),
+            **others,
         )
         with opened_files(model) as files:
             content = files if with_content else None
@@ -139,13 +142,16 @@ class Party(KeyOwner):
         with opened_files(folder) as files:
             return authority.open_dispute(self.sign(dispute), files).entry_id
 
-    def answer(self, authority: Authority, dispute: str, evidence: str | None) -> str:
+    def answer(
+        self, authority: Authority, dispute: str, evidence: str | None, **others: Any
+    ) -> str:
         defence = Defence(
             authority=self.authority,
             public_key=self.pem,
             dispute=dispute,
             evidence=evidence,
             statement="we had it before",
+            **others,
         )
         return authority.answer_dispute(self.sign(defence)).entry_id
 

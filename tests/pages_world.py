@@ -51,10 +51,10 @@ FIELDS = (
 
 
 def hostile(field: str) -> str:
-    """Markup, quotes, marks that turn a line, and a word without end."""
+    """Markup, quotes, and a word without end."""
     return (
         f"{field}\"'><img src=x onerror=window.hit=1></title></script>"
-        f"<script>window.hit=1</script>{{{{7*7}}}}\u200f\u061c\u200b&lt;" + "W" * 90
+        f"<script>window.hit=1</script>{{{{7*7}}}}&lt;" + "W" * 90
     )
 
 

@@ -83,6 +83,12 @@ class MemoryLog:
         self.page = page
         self.shown_size: int | None = None
         self.reads = 0
+        self.about: dict[str, object] = {
+            "name": NAME,
+            "public_key": make_identity(AUTHORITY_SEED).public_key.to_pem(),
+            "roots": [local_root()],
+            "is_local_time": True,
+        }
 
     def tree(self) -> MemoryTree:
         return MemoryTree(map(hash_leaf, self.history))
@@ -111,6 +117,8 @@ class MemoryLog:
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[str, bytes]:
         """What a server of this log answers."""
+        if path == "/v1/authority":
+            return _json(self.about)
         if path == "/v1/log/checkpoint":
             return "text/plain", self.checkpoint_note()
         if path == "/v1/log/consistency":

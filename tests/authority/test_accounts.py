@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 from pathlib import Path
 
@@ -9,10 +10,17 @@ import pytest
 from sqlalchemy import select
 
 from authority_world import KeyOwner, StoppedClock, make_authority
-from nsmark.authority.accounts import Accounts
+from nsmark.authority.accounts import MAX_LIVE_TOKENS, Accounts
+from nsmark.authority.jobs import utc_now
 from nsmark.authority.service import Authority
 from nsmark.authority.storage.tables import TOKENS
-from nsmark.errors import AccessDeniedError, AuthorityError, ConfigError, NotFoundError
+from nsmark.errors import (
+    AccessDeniedError,
+    AuthorityError,
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+)
 
 
 @pytest.fixture
@@ -52,6 +60,85 @@ def test_tokens_grow_old(accounts: Accounts, clock: StoppedClock) -> None:
     clock.pass_seconds(1)
     with pytest.raises(AccessDeniedError, match="too old"):
         accounts.authenticate(issued.token, "file")
+
+
+OWNER, OTHER = "ab" * 32, "cd" * 32
+
+
+def test_an_owner_has_so_many_tokens_and_no_more(accounts: Accounts, clock: StoppedClock) -> None:
+    first = accounts.issue(["file"], fingerprint=OWNER, seconds=60)
+    made = [accounts.issue(["file"], fingerprint=OWNER) for _ in range(MAX_LIVE_TOKENS - 1)]
+    with pytest.raises(ConflictError, match=f"{MAX_LIVE_TOKENS} tokens") as caught:
+        accounts.issue(["file"], fingerprint=OWNER)
+    assert "revoke" in caught.value.hint
+    accounts.authenticate(first.token)  # none was revoked for it
+    accounts.issue(["file"], fingerprint=OTHER)
+
+    accounts.revoke(made[0].account.token_id)
+    accounts.issue(["file"], fingerprint=OWNER)
+    clock.pass_seconds(61)  # what is too old does not count
+    accounts.issue(["file"], fingerprint=OWNER)
+    with pytest.raises(ConflictError):
+        accounts.issue(["file"], fingerprint=OWNER)
+
+
+def test_the_authoritys_own_tokens_are_not_counted(accounts: Accounts) -> None:
+    for _ in range(MAX_LIVE_TOKENS + 1):
+        accounts.issue(["admin"])
+
+
+def test_whoever_signs_anew_gets_a_token_in_any_case(any_authority: Authority) -> None:
+    """A thief who made all the tokens there may be does not lock the owner out."""
+    owner, accounts = KeyOwner(1), any_authority.accounts
+    first = owner.register(any_authority).token
+    later = Accounts(
+        any_authority.database,
+        any_authority.settings,
+        lambda: utc_now() + datetime.timedelta(seconds=10),
+    )
+    for _ in range(MAX_LIVE_TOKENS - 1):
+        later.issue(["file"], fingerprint=owner.fingerprint)
+
+    again = owner.register(any_authority).token
+
+    assert accounts.authenticate(again.token).fingerprint == owner.fingerprint
+    with pytest.raises(AccessDeniedError, match="revoked"):
+        accounts.authenticate(first.token)
+    live = [each for each in accounts.tokens(owner.fingerprint) if each.revoked is None]
+    assert len(live) == MAX_LIVE_TOKENS
+
+
+def test_a_token_is_revoked_by_its_owner_or_an_admin(accounts: Accounts) -> None:
+    mine, second, third = (accounts.issue(["file"], fingerprint=OWNER) for _ in range(3))
+    stranger = accounts.issue(["file", "dispute"], fingerprint=OTHER).account
+    nobodys = accounts.issue(["file"]).account
+    admin = accounts.issue(["admin"]).account
+    for by in (stranger, nobodys):
+        with pytest.raises(NotFoundError, match="of yours"):
+            accounts.revoke(mine.account.token_id, by=by)
+        assert mine.account.token_id not in {each.token_id for each in accounts.tokens(by=by)}
+    accounts.authenticate(mine.token)
+
+    assert accounts.revoke(second.account.token_id, by=mine.account).revoked
+    assert accounts.revoke(third.account.token_id, by=admin).revoked
+    assert accounts.revoke(nobodys.token_id, by=nobodys).revoked
+
+
+def test_an_owner_revokes_all_that_were_made_in_his_name(accounts: Accounts) -> None:
+    mine, second, third = (accounts.issue(["file"], fingerprint=OWNER) for _ in range(3))
+    accounts.revoke(third.account.token_id)
+    other = accounts.issue(["file"], fingerprint=OTHER)
+    admin = accounts.issue(["admin"])
+
+    revoked = accounts.revoke_all(OWNER)
+
+    assert {each.token_id for each in revoked} == {each.account.token_id for each in (mine, second)}
+    assert all(each.revoked for each in revoked)
+    for each in (mine, second):
+        with pytest.raises(AccessDeniedError):
+            accounts.authenticate(each.token)
+    for each in (other, admin):
+        accounts.authenticate(each.token)
 
 
 @pytest.mark.parametrize("token", ["", "nsm_", "nsm_" + "0" * 64, "nsm_" + "é" * 64, "x" * 10_000])

@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,16 @@ from disputing_world import (
 from endpoint_server import EndpointServer
 from handmade_keys import make_key, reseal
 from nsmark.alterations.outputs import linear_map
+from nsmark.authority.fields import format_time
+from nsmark.authority.manifest import Manifest
 from nsmark.authority.service import Authority
+from nsmark.authority.stamping import LocalStamper, roots_pem
+from nsmark.errors import ConflictError
 from nsmark.keyfile import WatermarkKey
 from nsmark.models.loading import open_encoder
+from nsmark.transparency.local_authority import LocalAuthority
+from nsmark.transparency.strict_base64 import encode_base64
+from nsmark.transparency.timestamp_messages import build_request, extract_token
 from postgres_server import PostgresServer
 from tiny_models import build_sentence_transformer
 
@@ -261,32 +269,24 @@ def test_what_was_public_before_the_filing_is_not_covered_and_not_even_asked(
     ruling = wait_ruling(admitted.authority, dispute)
     assert (ruling.outcome, ruling.verdict) == ("not_covered", None)
     assert ruling.randomness is None
+    # What he said once counts, whatever he says now.
+    again = OWNER.accuse(admitted.authority, admitted.key.key_id, suspect, a_second_later())
+    ruling = wait_ruling(admitted.authority, again)
+    assert (ruling.outcome, ruling.verdict) == ("not_covered", None)
+    assert "disputed this suspect 1 times before" in " ".join(ruling.reasons)
+    assert f"said {LONG_AGO} before" in " ".join(ruling.reasons)
     assert len(admitted.server.requests) == asked
 
 
 @contextlib.contextmanager
-def time_to_answer(scene: Scene) -> Iterator[Authority]:
+def time_to_answer(scene: Scene, **others: Any) -> Iterator[Authority]:
     """The authority with a time to answer, which is over when the block ends."""
-    patient = make_authority(scene.root, answer_seconds=3600)
+    patient = make_authority(scene.root, answer_seconds=3600, **others)
     try:
         yield patient
         patient.jobs.make_ready("dispute")
     finally:
         patient.close()
-
-
-def test_a_claim_falls_by_what_the_respondent_had_before(admitted: Scene) -> None:
-    with time_to_answer(admitted) as authority:
-        suspect = endpoint_suspect(admitted.server.url, "the-respondents-own")
-        key_id = admitted.stolen_key.key_id
-        dispute = THIEF.accuse(authority, key_id, suspect, a_second_later())
-        RESPONDENT.answer(authority, dispute, None)
-        defence = RESPONDENT.answer(authority, dispute, admitted.earlier_deposit)
-        assert job_of(authority, dispute).state == "queued"
-    ruling = wait_ruling(admitted.authority, dispute)
-    assert ruling.outcome == "fell"
-    assert ruling.defence == defence
-    assert admitted.earlier_deposit[:12] in ruling.reasons[0]
 
 
 @pytest.mark.slow
@@ -305,8 +305,8 @@ def test_what_came_after_the_key_or_never_came_does_not_count(admitted: Scene) -
     assert ruling.outcome == "upheld"
     assert ruling.defence is None
     said = " ".join(ruling.reasons)
-    assert f"{admitted.earlier_deposit[:12]} was filed after the key" in said
-    assert f"{never_sent[:12]} was filed after the key" in said
+    assert f"{admitted.earlier_deposit[:12]} came after the key" in said
+    assert f"{never_sent[:12]} came after the key" in said
     assert "'refused'" in said
 
 
@@ -323,6 +323,8 @@ def test_of_two_claims_on_one_suspect_the_earlier_filing_prevails(admitted: Scen
     assert [claim.key_id for claim in rulings[late].other_claims] == [admitted.key.key_id]
     assert [claim.owner for claim in rulings[early].other_claims] == ["Owner 2"]
     assert "filed later" in " ".join(rulings[early].reasons)
+    assert "he did not deposit it" in " ".join(rulings[late].reasons)
+    assert rulings[late].evidence["earlier_key_verdict"] == "owned"
 
 
 @pytest.mark.slow
@@ -335,6 +337,25 @@ def test_a_key_that_the_respondent_names_is_measured_on_the_suspect(admitted: Sc
     ruling = wait_ruling(admitted.authority, dispute)
     assert ruling.outcome == "preceded"
     assert [claim.key_id for claim in ruling.other_claims] == [admitted.key.key_id]
+
+
+def test_a_claim_falls_by_what_the_respondent_had_before(admitted: Scene) -> None:
+    with time_to_answer(admitted) as authority:
+        suspect = endpoint_suspect(admitted.server.url, "the-respondents-own")
+        key_id = admitted.stolen_key.key_id
+        dispute = THIEF.accuse(authority, key_id, suspect, a_second_later())
+        RESPONDENT.answer(authority, dispute, None)
+        defence = RESPONDENT.answer(authority, dispute, admitted.earlier_deposit)
+        assert job_of(authority, dispute).state == "queued"
+    ruling = wait_ruling(admitted.authority, dispute)
+    assert ruling.outcome == "fell"
+    assert ruling.defence == defence
+    assert admitted.earlier_deposit[:12] in ruling.reasons[0]
+    assert ruling.evidence["exhibit_verdict"] == "owned"
+    assert ruling.evidence["exhibit_extraction_rate"] is not None
+    # Nor is it brought up again, on this suspect or another.
+    with pytest.raises(ConflictError, match="fell in an earlier dispute"):
+        THIEF.accuse(admitted.authority, key_id, suspect, now())
 
 
 # --- Accidents. ---
@@ -432,6 +453,31 @@ def test_a_dispute_that_is_withdrawn_while_it_is_measured(admitted: Scene, hold:
     assert authority.registry.dispute(dispute).ruling is None
     assert job_of(authority, dispute).state == "cancelled"
     assert admitted.worker.process.poll() is None
+
+
+@pytest.mark.slow
+def test_what_an_outside_time_stamp_proves_is_older_than_the_key(admitted: Scene) -> None:
+    """The respondent has never heard of this authority before, but can prove a day."""
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    outside = LocalStamper(LocalAuthority.create(admitted.root / "outside", lambda: long_ago))
+    roots = admitted.root / "outside.pem"
+    roots.write_text(roots_pem(outside.roots))
+    digest = bytes.fromhex(Manifest.of_folder(admitted.marked).digest)
+    token = extract_token(outside.authority.answer(build_request(digest).der))
+    newcomer = Party(4)
+    with time_to_answer(admitted, evidence_roots=roots) as authority:
+        newcomer.register(authority)
+        deposit = newcomer.deposit(
+            authority, admitted.marked, token=encode_base64(token), proven=format_time(long_ago)
+        )
+        suspect = endpoint_suspect(admitted.server.url, "older-than-you-think")
+        dispute = OWNER.accuse(authority, admitted.key.key_id, suspect, a_second_later())
+        defence = newcomer.answer(authority, dispute, deposit, released=LONG_AGO)
+    ruling = wait_ruling(admitted.authority, dispute)
+    assert (ruling.outcome, ruling.defence) == ("fell", defence)
+    assert "2020-01-01 00:00:00 UTC" in ruling.reasons[0]
+    assert f"public since {LONG_AGO}, before the key was filed" in ruling.reasons[1]
+    assert ruling.evidence["release_contested"] is True
 
 
 @pytest.mark.slow

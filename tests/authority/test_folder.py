@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 import sys
 import threading
@@ -14,6 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from authority_world import KeyOwner, make_authority
+from nsmark.authority.folder import is_open_to_others
 from nsmark.authority.receipt import check_receipt
 from nsmark.authority.settings import AuthoritySettings
 from nsmark.errors import AuthorityError, ConfigError, FileAccessError, TransparencyError
@@ -79,6 +82,26 @@ def test_a_file_in_the_folder_s_place(tmp_path: Path) -> None:
 
     with pytest.raises(FileAccessError):
         make_authority(tmp_path)
+
+
+def test_a_new_authority_is_its_owners_alone(tmp_path: Path) -> None:
+    existing = tmp_path / "authority"
+    existing.mkdir(mode=0o755)
+    existing.chmod(0o755)
+    before = os.umask(0)
+    try:
+        make_authority(tmp_path).close()
+        make_authority(tmp_path / "new").close()
+    finally:
+        os.umask(before)
+
+    for folder in (existing, tmp_path / "new" / "authority"):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert not is_open_to_others(folder)
+    existing.chmod(0o750)
+    assert is_open_to_others(existing)
+    make_authority(tmp_path).close()
+    assert stat.S_IMODE(existing.stat().st_mode) == 0o750  # made long ago: its owner's decision
 
 
 class TimeServer(HTTPServer):

@@ -129,3 +129,43 @@ def test_no_job_is_given_to_two_workers(jobs: Jobs) -> None:
         taken = [job for found in pool.map(work, range(4)) for job in found]
 
     assert len(taken) == len(set(taken)) == 12
+
+
+def test_owners_take_turns(jobs: Jobs, clock: StoppedClock) -> None:
+    """One who files a thousand keys does not keep another waiting for all of them."""
+    greedy, modest = "aa" * 32, "bb" * 32
+    for number in range(20):
+        jobs.queue("admission", f"{number:064x}", owner=greedy)
+    jobs.queue("dispute", f"{100:064x}", owner=modest)
+    jobs.queue("admission", f"{101:064x}", owner=modest)
+    taken = []
+    while (job := jobs.claim("w")) is not None:
+        taken.append(int(job.subject, 16))
+        jobs.finish(job.job_id, "w")
+        clock.pass_seconds(1)
+
+    assert taken[:5] == [0, 100, 1, 101, 2]
+    assert sorted(taken) == [*range(20), 100, 101]
+
+
+def test_trouble_is_tried_again_after_longer_and_longer_times(
+    jobs: Jobs, clock: StoppedClock
+) -> None:
+    job_id = jobs.queue("dispute", A).job_id
+    waited = []
+    for _ in range(12):
+        assert jobs.claim("w") is not None
+        jobs.put_back(job_id, "w", delay_seconds=60, message="", is_trouble=True)
+        seconds = 0
+        while jobs.claim_one(job_id, "w") is None:
+            clock.pass_seconds(60)
+            seconds += 60
+        waited.append(seconds)
+        jobs.put_back(job_id, "w", delay_seconds=0, message="", is_trouble=True)
+
+    assert waited[0] == 60
+    assert waited == sorted(waited)
+    assert waited[-1] == 6 * 3600
+    assert jobs.get(job_id).troubles == 24
+    jobs.claim("w")
+    assert jobs.put_back(job_id, "w", delay_seconds=0, message="").troubles == 0

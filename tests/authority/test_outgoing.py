@@ -23,6 +23,7 @@ from nsmark.authority.outgoing import (
     OutgoingPolicy,
     check_url,
     find_destination,
+    is_own_address,
 )
 from nsmark.errors import ConfigError, NsmarkError, SuspectError
 from nsmark.suspects import QueryOptions, open_suspect
@@ -221,6 +222,35 @@ def test_public_hosts_may_be_asked(url, found):
 def test_one_private_address_among_public_ones_is_enough_to_refuse():
     assert "not public" in refused("http://a.example/", resolving(PUBLIC, "10.0.0.1"))
     assert "not public" in refused("http://a.example/", resolving(PUBLIC, "::1"))
+
+
+def test_a_public_address_of_this_machine_itself_is_refused():
+    def is_own(address):
+        return str(address) == PUBLIC
+
+    policy = OutgoingPolicy(resolve=lambda host, port: ["1.1.1.1", PUBLIC], is_own=is_own)
+    assert "this machine" in refused(f"http://{PUBLIC}:8000/v1", policy)
+    assert "this machine" in refused("http://a.example/v1", policy)
+    there = find_destination("http://1.1.1.1:8000/v1", policy)
+    assert str(there.address) == "1.1.1.1"
+
+    allowed = frozenset({f"{PUBLIC}:8000", "a.example:80"})
+    vouched = OutgoingPolicy(allowed, lambda host, port: [PUBLIC], is_own=is_own)
+    for url in (f"http://{PUBLIC}:8000/v1", "http://a.example/v1"):
+        assert str(find_destination(url, vouched).address) == PUBLIC
+
+
+def test_this_machine_knows_its_addresses():
+    assert is_own_address(ipaddress.ip_address("127.0.0.1"))
+    assert not is_own_address(ipaddress.ip_address(PUBLIC))
+    assert not is_own_address(ipaddress.ip_address("2606:4700::1111"))
+    assert OutgoingPolicy().is_own is is_own_address
+
+
+def test_where_any_address_can_be_bound_that_says_nothing(monkeypatch):
+    """As with ``net.ipv4.ip_nonlocal_bind``."""
+    monkeypatch.setattr(socket.socket, "bind", lambda *_: None)
+    assert not is_own_address(ipaddress.ip_address(PUBLIC))
 
 
 @pytest.mark.parametrize("answer", [(), ("no address",), (PUBLIC,) * 65, ("fe80::1%eth0",)])

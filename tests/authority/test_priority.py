@@ -42,6 +42,7 @@ def ruled(one, released=20, others=(), disputed=DISPUTED):
 
 
 verdicts = st.sampled_from(Verdict)
+heard = st.sampled_from([*Verdict, None])
 days = st.integers(0, 12)
 exhibits = st.lists(
     st.builds(
@@ -49,7 +50,7 @@ exhibits = st.lists(
         filed=days,
         index=st.integers(1000, 1050),
         by=st.sampled_from(["respondent", "claimant", "a third"]),
-        verdict=verdicts,
+        verdict=heard,
     ),
     max_size=3,
 )
@@ -147,7 +148,7 @@ def test_every_combination_of_a_single_claim():
     """Written down once more, as a table."""
     seen = set()
     for verdict, shown, filed, by, released in itertools.product(
-        Verdict, Verdict, (5, 10, 15), ("respondent", "claimant"), (None, 5, 10, 11, 101)
+        Verdict, (*Verdict, None), (5, 10, 15), ("respondent", "claimant"), (None, 5, 10, 11, 101)
     ):
         one = claim(verdict=verdict, exhibits=[exhibit(filed, 11, by, shown)])
         found = ruled(one, released).outcome
@@ -155,6 +156,8 @@ def test_every_combination_of_a_single_claim():
             expected = Outcome.FELL
         elif released != 11:
             expected = Outcome.NOT_COVERED
+        elif verdict is Verdict.OWNED and shown is None and filed == 5 and by == "respondent":
+            expected = Outcome.COULD_NOT_MEASURE
         elif verdict is Verdict.OWNED:
             expected = Outcome.UPHELD
         else:
@@ -162,6 +165,18 @@ def test_every_combination_of_a_single_claim():
         assert found is expected
         seen.add(found)
     assert seen == set(Outcome) - {Outcome.PRECEDED}
+
+
+def test_nothing_is_upheld_while_something_older_is_unheard():
+    unheard = exhibit(verdict=None)
+    found = ruled(claim(exhibits=[unheard, exhibit(verdict=Verdict.NOT_SHOWN)]))
+    assert found.outcome is Outcome.COULD_NOT_MEASURE
+    assert "unheard" in found.reasons[0]
+    assert len(found.reasons) == 3
+    # What is heard decides first.
+    assert ruled(claim(exhibits=[unheard, exhibit()])).outcome is Outcome.FELL
+    silent = claim(verdict=Verdict.NOT_SHOWN, exhibits=[unheard])
+    assert ruled(silent).outcome is Outcome.NOT_SHOWN
 
 
 def test_of_equal_times_the_smaller_index_is_the_earlier():

@@ -496,8 +496,7 @@ def test_recorded_outputs_can_be_deposited_later(authority: Authority, owner: Ke
 
     receipt = authority.deposit(document)
     sha256 = hashlib.sha256(content).hexdigest()
-    assert not authority.contents.has(sha256, is_folder=False)
-    assert not authority.contents.has(sha256, is_folder=True)
+    assert authority.contents.handed_over(receipt.entry_id) is None
     with pytest.raises(InputError, match="not the one"):
         authority.deposit(document, io.BytesIO(b"recorded OUTPUTS"))
     with pytest.raises(InputError, match="larger"):
@@ -507,6 +506,7 @@ def test_recorded_outputs_can_be_deposited_later(authority: Authority, owner: Ke
     assert files_on_disk(authority) == []
 
     assert authority.deposit(document, io.BytesIO(content)) == receipt
+    assert authority.contents.handed_over(receipt.entry_id) is not None
     assert authority.contents.read(sha256, 100) == content
     assert authority.registry.deposit(receipt.entry_id).what == "recorded"
     assert authority.log.size() == 2
@@ -635,7 +635,7 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start(tmp_path: Path)
     assert files_on_disk(authority) == []
 
 
-def test_a_manifest_handed_in_as_a_file_does_not_pass_for_its_folder(
+def test_a_manifest_is_not_taken_as_a_file(
     authority: Authority, owner: KeyOwner, tmp_path: Path
 ) -> None:
     """Whoever knows a folder's files could otherwise void its deposit, or stall who measures it."""
@@ -645,9 +645,10 @@ def test_a_manifest_handed_in_as_a_file_does_not_pass_for_its_folder(
     manifest = Manifest.of_folder(source)
     thief = KeyOwner(7)
     thief.register(authority)
-    authority.deposit(recorded(thief, manifest.to_json()), io.BytesIO(manifest.to_json()))
 
-    assert not authority.contents.has(manifest.digest, is_folder=True)
+    with pytest.raises(InputError, match="manifest of a folder"):
+        authority.deposit(recorded(thief, manifest.to_json()), io.BytesIO(manifest.to_json()))
+
     document = owner.sign(
         Deposit(
             authority=NAME,
@@ -658,8 +659,52 @@ def test_a_manifest_handed_in_as_a_file_does_not_pass_for_its_folder(
             model_digest="ab" * 32,
         )
     )
-    with pytest.raises(ConflictError, match="another kind"):
-        authority.deposit(document, [("config.json", io.BytesIO(b"{}"))])
+    receipt = authority.deposit(document, [("config.json", io.BytesIO(b"{}"))])
+    assert authority.contents.handed_over(receipt.entry_id) is not None
+
+
+def test_whoever_only_knows_a_digest_has_handed_over_nothing(
+    authority: Authority, owner: KeyOwner
+) -> None:
+    content, other = b"what the owner has", KeyOwner(7)
+    other.register(authority)
+    mine = authority.deposit(recorded(owner, content), io.BytesIO(content))
+
+    copied = authority.deposit(recorded(other, content))
+
+    assert authority.contents.handed_over(mine.entry_id) is not None
+    assert authority.contents.handed_over(copied.entry_id) is None
+    authority.deposit(recorded(other, content), io.BytesIO(content))
+    assert authority.contents.handed_over(copied.entry_id) is not None
+
+
+def test_an_owner_hands_over_no_more_than_he_may(tmp_path: Path) -> None:
+    authority = make_authority(tmp_path, max_owner_bytes=100)
+    owner, other = KeyOwner(1), KeyOwner(2)
+    for each in (owner, other):
+        each.register(authority)
+    first, second = b"a" * 60, b"b" * 60
+    authority.deposit(recorded(owner, first), io.BytesIO(first))
+
+    with pytest.raises(ConflictError, match="100 bytes"):
+        authority.deposit(recorded(owner, second), io.BytesIO(second))
+
+    authority.deposit(recorded(owner, second))  # the digest alone costs nothing
+    authority.deposit(recorded(other, second), io.BytesIO(second))
+    assert authority.contents.bytes_of(owner.fingerprint) == 60
+    authority.close()
+
+
+def test_nothing_is_taken_that_would_fill_the_disk(tmp_path: Path) -> None:
+    authority = make_authority(tmp_path, min_free_bytes=1 << 60)
+    owner = KeyOwner(1)
+    owner.register(authority)
+
+    with pytest.raises(AuthorityError, match="almost full"):
+        authority.deposit(recorded(owner, b"outputs"), io.BytesIO(b"outputs"))
+
+    assert authority.log.size() == 1
+    authority.close()
 
 
 def test_what_others_deposited_cannot_be_named_as_a_suspect(

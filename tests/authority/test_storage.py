@@ -40,6 +40,20 @@ def test_migrations_can_be_undone_and_done_again(any_authority: Authority) -> No
         assert set(METADATA.tables) <= set(inspect(connection).get_table_names())
 
 
+def test_what_was_handed_over_before_there_were_rows_for_it(any_authority: Authority) -> None:
+    claimant = KeyOwner(1)
+    claimant.register(any_authority)
+    filing = claimant.file(any_authority).entry_id
+    before = any_authority.contents.handed_over(filing)
+    with any_authority.database.write() as connection:
+        config = migration_config(connection)
+        command.downgrade(config, "0001")
+        command.upgrade(config, "head")
+
+    assert any_authority.contents.handed_over(filing) == before is not None
+    assert any_authority.contents.bytes_of(claimant.fingerprint) > 0
+
+
 def test_a_database_of_a_newer_nsmark_is_left_alone(any_authority: Authority) -> None:
     with any_authority.database.write() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))

@@ -29,9 +29,9 @@ from disputing_world import a_second_later, descendants_of, is_running, job_of, 
 from handmade_keys import make_key
 from nsmark.authority.confined_tasks import Examined, Request, without_secrets
 from nsmark.authority.confinement import Confinement, EndedError, Progress, Workshop
+from nsmark.authority.examining import suspect_identity
 from nsmark.authority.queueing import open_queue
 from nsmark.authority.service import Authority
-from nsmark.authority.settling import suspect_identity
 from nsmark.authority.statements import Dispute, Suspect
 from nsmark.authority.storage.tables import JOBS
 from nsmark.authority.workbench import (

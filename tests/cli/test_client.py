@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import socket
@@ -10,7 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,13 @@ from authority_world import NAME, RELEASED, KeyOwner, admit, small_key
 from nsmark.authority.client.trust import TrustStore
 from nsmark.authority.service import Authority, open_authority
 from nsmark.authority.settings import AuthoritySettings
+from nsmark.authority.stamping import roots_pem
 from nsmark.authority.statements import Ruling, entry_id_of
 from nsmark.cli.main import main
 from nsmark.keyfile import write_key
 from nsmark.suspects import save_recorded
+from nsmark.transparency.local_authority import LocalAuthority
+from nsmark.transparency.timestamp_messages import build_request, extract_token
 from watched_log import MemoryLog, deposit_entry, registration_entry, serving_log, trusted
 
 ENDPOINT = "openai:https://models.example/v1#encoder"
@@ -76,6 +81,13 @@ class User:
 
     def path(self, name: str) -> Path:
         return self.folder / name
+
+
+class Terminal(io.StringIO):
+    """Somebody who sits before the screen and types."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -142,9 +154,80 @@ def test_a_changed_key_is_refused_by_every_command(stranger, server):
 
     assert "KEY HAS CHANGED" in refused["error"]
     refused = stranger.run("log", "--trust-file", path, status=3)
-    assert "expected key" in refused["error"]
+    assert "KEY HAS CHANGED" in refused["error"]
     stranger.run("trust", server.url, "--forget", "--trust-file", path)
     stranger.run("trust", server.url, "--yes", "--trust-file", path)
+
+
+def change_trust(user: User, **changes: object) -> None:
+    """Let a user remember something else: as if the server had changed."""
+    store = TrustStore(user.path("config") / "nsmark" / "trust.json")
+    known = store.find(None)
+    store.forget(known.url)
+    store.add(replace(known, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"roots": trusted().roots}, "ROOTS OF THE AUTHORITY'S TIME STAMPS HAVE CHANGED"),
+        ({"local_time": False}, "TIME HAS CHANGED"),
+        ({"roots": trusted().roots, "local_time": False}, "only its own word"),
+    ],
+    ids=["roots", "time", "both"],
+)
+def test_other_roots_and_a_worse_time_are_refused_by_every_command_until_renewed(
+    user, server, changes, words
+):
+    user.run("file", "owner.nsmark", "--identity", "me.pem")
+    change_trust(user, **changes)
+    for command in (
+        *(["log"], ["search"], ["status", "owner.nsmark"], ["receipt", "owner.nsmark"]),
+        ["file", "owner.nsmark", "--identity", "me.pem"],
+        ["trust", server.url],
+        # A script that knows the key's fingerprint accepts nothing by it.
+        ["trust", server.url, "--fingerprint", server.about["fingerprint"]],
+        ["trust", server.url, "--yes"],
+    ):
+        refused = user.run(*command, status=3)
+        assert words in refused["error"]
+        assert f"nsmark client trust {server.url} --renew" in refused["hint"]
+    looked = user.run("monitor", "--once", status=1)
+    assert [alert["kind"] for alert in looked["alerts"]] == ["authority"]
+    assert words in user.say("monitor", "--once", status=1)
+    unseen = user.run("trust", server.url, "--renew", status=2)
+    assert "not compared" in unseen["error"]
+    by_key = ("--fingerprint", server.about["fingerprint"])
+    user.run("trust", server.url, "--renew", *by_key, status=2)
+
+    renewed = user.run("trust", server.url, "--renew", "--yes")
+
+    assert renewed["local_time"]
+    assert len(renewed["roots"]) == 1 + ("roots" in changes)
+    assert user.run("log")["size"] > 0
+    assert user.run("monitor", "--once")["alerts"] == []
+    again = user.run("trust", server.url, "--renew", "--yes")
+    assert "nothing has changed" in again["outcome"]
+
+
+def test_renewing_shows_what_changes_and_asks(user, server, monkeypatch):
+    change_trust(user, roots=trusted().roots, local_time=False)
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    said = user.say("trust", server.url, "--renew", status=130)
+    assert "new root" in said
+    assert "time so far" in said
+    assert "another way?" in said
+    user.run("log", status=3)
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    assert "renewed" in user.say("trust", server.url, "--renew")
+    user.run("log")
+
+
+def test_only_one_thing_is_done_with_trust(user, server):
+    user.run("trust", "--renew", status=2)
+    user.run("trust", server.url, "--renew", "--forget", status=2)
+    user.run("trust", server.url, "--forget")
+    user.run("trust", server.url, "--renew", "--yes", status=2)
 
 
 def test_nothing_is_done_with_an_authority_nobody_trusts(stranger, server):
@@ -231,6 +314,108 @@ def test_a_dispute_ends_with_the_status_of_its_ruling(user, inside, server, outc
     assert user.path("report.html").read_bytes() == REPORT
 
 
+def open_dispute(*more: str) -> tuple[str, ...]:
+    return (
+        *("dispute", "owner.nsmark", ENDPOINT, "--identity", "me.pem"),
+        *("--released", RELEASED, "--statement", "ours", *more),
+    )
+
+
+def test_a_dispute_says_before_what_it_reveals(user, inside):
+    filed = user.run("file", "owner.nsmark", "--identity", "me.pem")
+    admit(inside, filed["entry_id"])
+    opened = user.run(*open_dispute())
+    assert (opened["has_admitted_successor"], opened["successor"]) == (False, None)
+    assert opened["key_revealed"]
+    assert user.run("status", "owner.nsmark")["state"] == "revealed"
+    said = user.say(*open_dispute("--statement", "again"))
+    assert "reveals the key" in said
+    assert "NO SUCCESSOR IS FILED" in said
+    assert "--succeeds" in said
+
+    second = small_key(1, user.owner.seed)
+    write_key(second, user.path("second.nsmark"))
+    follows = ("file", "second.nsmark", "--identity", "me.pem", "--succeeds", "owner.nsmark")
+    filed = user.run(*follows)
+    said = user.say(*open_dispute("--statement", "for the third time"))
+    assert "is not admitted yet" in said
+    assert "none that is admitted" in said
+    admit(inside, filed["entry_id"])
+
+    said = user.say(*open_dispute("--statement", "for the fourth time"))
+    assert "An admitted successor of yours takes its place" in said
+    assert f"successor   {second.key_id}" in said
+    opened = user.run(*open_dispute("--statement", "for the fifth time"))
+    assert (opened["has_admitted_successor"], opened["successor"]) == (True, second.key_id)
+
+
+def test_a_terminal_is_asked_before_a_key_is_revealed(user, inside, monkeypatch):
+    filed = user.run("file", "owner.nsmark", "--identity", "me.pem")
+    admit(inside, filed["entry_id"])
+
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    said = user.say(*open_dispute(), status=130)
+
+    assert "Open the dispute?" in said
+    assert user.run("status", "owner.nsmark")["state"] == "admitted"
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    user.say(*open_dispute())
+    assert user.run("status", "owner.nsmark")["state"] == "revealed"
+    monkeypatch.setattr(sys, "stdin", Terminal(""))
+    said = user.say(*open_dispute("--yes", "--statement", "again"))
+    assert "Open the dispute?" not in said
+    assert "reveals the key" in said
+
+
+def test_a_claim_in_another_name_than_the_registered_one_is_shown_with_both(stranger, server):
+    stranger.run("trust", server.url, "--yes")
+    stranger.run("register", "--identity", "me.pem", "--owner", "Mallory")
+    stranger.run("file", "owner.nsmark", "--identity", "me.pem")
+    claimed = stranger.owner.name
+
+    assert stranger.run("claim", "owner.nsmark")["registered_owner"] == "Mallory"
+    assert "registered as  Mallory" in stranger.say("claim", "owner.nsmark")
+    assert stranger.run("status", "owner.nsmark")["registered_owner"] == "Mallory"
+    both = f"{claimed} (registered as Mallory)"
+    assert both in stranger.say("status", "owner.nsmark")
+    (item,) = stranger.run("search", "--owner", claimed)["items"]
+    assert (item["owner"], item["registered_owner"]) == (claimed, "Mallory")
+    assert both in stranger.say("search", "--owner", claimed)
+    looked = stranger.run("monitor", "--once", "--owner", claimed, status=1)
+    (alert,) = looked["alerts"]
+    assert (alert["owner"], alert["registered_owner"]) == (claimed, "Mallory")
+    assert "which is registered as 'Mallory'" in alert["message"]
+
+
+def test_of_long_lists_the_first_owners_are_compared_and_the_rest_is_said(user, monkeypatch):
+    user.run("file", "owner.nsmark", "--identity", "me.pem")
+    other = KeyOwner(next(_seeds), "nsmark.local")
+    other.identity.save(user.path("other"))
+    user.run("register", "--identity", "other.pem", "--owner", other.name)
+    write_key(small_key(0, other.seed), user.path("other.nsmark"))
+    user.run("file", "other.nsmark", "--identity", "other.pem")
+    monkeypatch.setattr("nsmark.cli.client.reading._MAX_COMPARED", 1)
+
+    items = user.run("search", "--limit", 2)["items"]
+
+    assert [item["registered_owner"] for item in items] == [other.name, None]
+    assert "the others were not" in user.say("search", "--limit", 2)
+
+
+def test_one_name_is_shown_once(user):
+    user.run("file", "owner.nsmark", "--identity", "me.pem")
+    for command in (["claim", "owner.nsmark"], ["status", "owner.nsmark"], ["search"]):
+        assert f"{user.owner.name} (registered" not in user.say(*command)
+    assert "registered as" not in user.say("claim", "owner.nsmark")
+
+
+def test_invisible_names_are_refused_before_anything_is_sent(stranger, server):
+    stranger.run("trust", server.url, "--yes")
+    refused = stranger.run("register", "--identity", "me.pem", "--owner", "Ac\u200dme", status=2)
+    assert "U+200D ZERO WIDTH JOINER" in refused["error"]
+    assert "without" in refused["hint"]
+
+
 def test_a_successor_is_filed_by_the_predecessors_file(user):
     user.run("file", "owner.nsmark", "--identity", "me.pem")
     write_key(small_key(1, user.owner.seed), user.path("second.nsmark"))
@@ -284,6 +469,12 @@ def test_tokens_stay_in_their_files(user, server, monkeypatch):
         *("--token-file", "third.token"),
     )
     assert user.path("third.token").read_text().startswith("nsm_")
+
+    assert user.run("token", "--revoke-all", "--token-file", "third.token")["revoked"] >= 2
+    for options in ((), ("--token-file", "third.token")):
+        user.run("token", *options, status=3)
+    user.run("register", "--identity", "me.pem", "--owner", user.owner.name)
+    assert len([each for each in user.run("token")["items"] if not each["revoked"]]) == 1
 
 
 # --- Receipts, offline. ---
@@ -447,3 +638,65 @@ def test_a_monitor_can_be_interrupted(stranger, log_user):
     assert "Traceback" not in said
     assert json.loads(stranger.path("m.json").read_text())["verified"]["size"] == 3
     assert json.loads(stranger.path("m.json").read_text())["authority"] == NAME
+
+
+# --- What others have dated. ---
+
+
+def test_a_time_stamp_from_elsewhere_dates_a_deposit(stranger, tmp_path_factory):
+    """The digest is had without the authority, and the day counts once the operator believes it."""
+    folder = tmp_path_factory.mktemp("believing")
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    outside = LocalAuthority.create(folder / "outside", lambda: long_ago)
+    (folder / "roots.pem").write_text(roots_pem((outside.root,)))
+    rows = np.random.default_rng(1).random((3, 2))
+    save_recorded(stranger.path("outputs.safetensors"), rows, rows)
+    digest = stranger.run("digest", "outputs.safetensors")["content_sha256"]
+    assert stranger.say("digest", "outputs.safetensors").strip() == digest
+    answer = outside.answer(build_request(bytes.fromhex(digest)).der)
+    stranger.path("whole.tsr").write_bytes(answer)
+    stranger.path("token.tsr").write_bytes(extract_token(answer))
+    stranger.path("broken.tsr").write_bytes(answer[:-9])
+    others = (stranger.path("outputs.safetensors"), "--identity", "me.pem")
+    dated = (*others, "--timestamp-roots", folder / "roots.pem", "--timestamp")
+    with running_authority(folder / "served", "--evidence-roots", str(folder / "roots.pem")) as it:
+        stranger.run("trust", it.url, "--yes")
+        stranger.run("register", "--identity", "me.pem", "--owner", stranger.owner.name)
+
+        given = stranger.run("deposit", *dated, stranger.path("whole.tsr"))
+
+        assert given["statement"]["proven"] == "2020-01-01T00:00:00Z"
+        with it.client() as client:
+            found = client.get(f"/v1/deposits/{given['entry_id']}").json()
+        assert (found["proven"], found["has_content"]) == ("2020-01-01T00:00:00Z", True)
+        again = ("--note", "only the token", "--out", "again.receipt")
+        given = stranger.run("deposit", *dated, stranger.path("token.tsr"), *again)
+        assert given["statement"]["proven"] == "2020-01-01T00:00:00Z"
+        assert "no token" in stranger.say(
+            "deposit", *dated, stranger.path("broken.tsr"), *again, status=3
+        )
+        assert "come together" in stranger.say(
+            "deposit", *others, "--timestamp", stranger.path("whole.tsr"), status=2
+        )
+
+
+def test_an_answer_can_contest_the_day(user, inside):
+    filed = user.run("file", "owner.nsmark", "--identity", "me.pem")
+    admit(inside, filed["entry_id"])
+    dispute = user.run(*open_dispute())["entry_id"]
+    other = KeyOwner(next(_seeds), "nsmark.local")
+    other.identity.save(user.path("other"))
+    user.run("register", "--identity", "other.pem", "--owner", other.name)
+
+    user.run(
+        *("answer", dispute, "--identity", "other.pem", "--statement", "it is older"),
+        *("--released", "2020-01-01T00:00:00Z"),
+    )
+
+    (answered,) = user.run("status", dispute)["defences"]
+    assert answered["released"] == "2020-01-01T00:00:00Z"
+    assert "released" in user.say(
+        *("answer", dispute, "--identity", "other.pem", "--statement", "older"),
+        *("--released", "some day"),
+        status=2,
+    )

@@ -115,6 +115,35 @@ def test_the_worker_does_not_outlive_a_server_that_was_killed(tmp_path: Path) ->
         wait_until(lambda: not is_worker(worker))
 
 
+def umask_of(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("Umask:")), 8)
+
+
+def test_what_both_processes_write_is_for_their_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)  # inherited by the server, which must not leave it so
+    try:
+        with running_authority(tmp_path, worker=True) as server:
+            (worker,) = workers_of(server.process.pid)
+            assert umask_of(server.process.pid) == umask_of(worker) == 0o077
+            server.register(KeyOwner(1, server.name))
+            open_ones = [
+                path.name
+                for path in (server.folder, *server.folder.rglob("*"))
+                if path.stat().st_mode & 0o077
+            ]
+            # Public by purpose, in a folder into which nobody else can look.
+            assert set(open_ones) <= {"signing.pub", "root.pem"}
+            assert "warning" not in server.log
+        server.folder.chmod(0o755)
+        with running_authority(tmp_path) as server:
+            assert f"warning: other users of this machine can look into {server.folder}" in (
+                server.log
+            )
+    finally:
+        os.umask(before)
+
+
 def test_both_processes_work_on_postgresql(tmp_path: Path) -> None:
     with running_postgres() as postgres:
         url = postgres.new_database()

@@ -13,7 +13,17 @@ import secrets
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    delete,
+    func,
+    insert,
+    select,
+    true,
+    update,
+)
 
 from nsmark.authority.fields import format_time
 from nsmark.authority.jobs import utc_now
@@ -21,7 +31,16 @@ from nsmark.authority.records import SCOPES, Account, Challenge, Event, IssuedTo
 from nsmark.authority.settings import AuthoritySettings
 from nsmark.authority.storage.database import Database
 from nsmark.authority.storage.tables import EVENTS, NONCES, TOKENS
-from nsmark.errors import AccessDeniedError, AuthorityError, ConfigError, NotFoundError
+from nsmark.errors import (
+    AccessDeniedError,
+    AuthorityError,
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+)
+
+MAX_LIVE_TOKENS = 32
+"""Of one owner, that are neither revoked nor too old."""
 
 TOKEN_PREFIX = "nsm_"  # noqa: S105 - by which leaked ones can be found
 _TOKEN = re.compile(r"nsm_[0-9a-f]{64}")
@@ -86,10 +105,18 @@ class Accounts:
             fingerprint: Whose it is; None for the authority's own people.
             label: A name for people.
             seconds: How long it lives; by default as the settings say.
+
+        Raises:
+            ConflictError: The owner has too many; none is revoked behind his back.
         """
         with self._database.write() as connection:
             return self.issue_in(
-                connection, scopes, fingerprint=fingerprint, label=label, seconds=seconds
+                connection,
+                scopes,
+                fingerprint=fingerprint,
+                label=label,
+                seconds=seconds,
+                makes_room=False,
             )
 
     def issue_in(
@@ -100,11 +127,19 @@ class Accounts:
         fingerprint: str | None = None,
         label: str = "",
         seconds: int | None = None,
+        makes_room: bool = True,
     ) -> IssuedToken:
-        """Do as :meth:`issue`, in the caller's transaction."""
+        """Do as :meth:`issue`, in the caller's transaction.
+
+        With ``makes_room`` the oldest token of an owner who has too many is revoked instead. That
+        is for registrations: whoever has just signed a challenge is the owner himself, and must get
+        in even if he lost all his tokens, or a thief made as many as there may be.
+        """
         wanted = tuple(scope for scope in SCOPES if scope in set(scopes := tuple(scopes)))
         if not wanted or len(wanted) != len(set(scopes)):
             raise ConfigError("scopes", scopes, f"must be some of {', '.join(SCOPES)}")
+        if fingerprint is not None:
+            self._limit(connection, fingerprint, makes_room)
         token = TOKEN_PREFIX + secrets.token_hex(32)
         sha256 = _hash(token)
         life = self._settings.token_seconds if seconds is None else seconds
@@ -121,8 +156,22 @@ class Accounts:
         query = select(TOKENS).where(TOKENS.c.sha256 == sha256)
         return IssuedToken(token=token, account=_to_account(connection.execute(query).one()))
 
-    def authenticate(self, token: str, scope: Scope) -> Account:
-        """Return whose token this is.
+    def _limit(self, connection: Connection, fingerprint: str, makes_room: bool) -> None:
+        live = self._live(connection, fingerprint)
+        too_many = len(live) + 1 - MAX_LIVE_TOKENS
+        if too_many <= 0:
+            return
+        if not makes_room:
+            raise ConflictError(
+                f"this owner has {len(live)} tokens, of {MAX_LIVE_TOKENS} that he may have",
+                "revoke those that are not needed any more",
+            )
+        for token_id in live[:too_many]:
+            self._revoke(connection, TOKENS.c.token_id == token_id)
+            self.note_in(connection, fingerprint, "token", token_id, "revoked: there were too many")
+
+    def authenticate(self, token: str, scope: Scope | None = None) -> Account:
+        """Return whose token this is, and whether it is good for a scope, if one is named.
 
         Raises:
             AccessDeniedError: Unknown, revoked, too old, or not good for this.
@@ -137,31 +186,50 @@ class Accounts:
         if row.expires < self._now():
             raise _denied("the token is too old")
         account = _to_account(row)
-        if scope not in account.scopes:
+        if scope is not None and scope not in account.scopes:
             raise _denied(f"the token is not good for {scope!r}")
         return account
 
-    def revoke(self, token_id: str) -> Account:
+    def revoke(self, token_id: str, *, by: Account | None = None) -> Account:
         """Make a token worthless from now on.
 
+        Args:
+            token_id: Which one.
+            by: Who wants it: an admin any, others their own; None for the authority itself.
+
         Raises:
-            NotFoundError: There is none of this id.
+            NotFoundError: There is none of this id, or it is somebody else's.
         """
+        is_meant = (TOKENS.c.token_id == token_id) & _belongs_to(by)
         with self._database.write() as connection:
-            connection.execute(
-                update(TOKENS)
-                .where(TOKENS.c.token_id == token_id, TOKENS.c.revoked.is_(None))
-                .values(revoked=self._now())
-            )
-            query = select(TOKENS).where(TOKENS.c.token_id == token_id)
-            row = connection.execute(query).one_or_none()
+            self._revoke(connection, is_meant)
+            row = connection.execute(select(TOKENS).where(is_meant)).one_or_none()
         if row is None:
-            raise NotFoundError(f"there is no token {token_id[:16]!r}", "list the tokens")
+            whose = "" if by is None else " of yours"
+            raise NotFoundError(f"there is no token {token_id[:16]!r}{whose}", "list the tokens")
         return _to_account(row)
 
-    def tokens(self, fingerprint: str | None = None) -> list[Account]:
-        """Return all tokens, or those of one owner; the newest first."""
-        query = select(TOKENS).order_by(TOKENS.c.created.desc(), TOKENS.c.token_id)
+    def revoke_all(self, fingerprint: str) -> list[Account]:
+        """Make all tokens of an owner worthless from now on; return them.
+
+        It is not on record which token was made with which: whoever lost one, or fears so, revokes
+        all, registers again, and makes those anew that he needs.
+        """
+        with self._database.write() as connection:
+            live = self._live(connection, fingerprint)
+            self._revoke(connection, TOKENS.c.fingerprint == fingerprint)
+            query = select(TOKENS).where(TOKENS.c.token_id.in_(live)).order_by(TOKENS.c.token_id)
+            return [_to_account(row) for row in connection.execute(query)]
+
+    def tokens(self, fingerprint: str | None = None, *, by: Account | None = None) -> list[Account]:
+        """Return all tokens, or those of one owner; the newest first.
+
+        Args:
+            fingerprint: Of the owner.
+            by: Who wants to see them, as for :meth:`revoke`.
+        """
+        query = select(TOKENS).where(_belongs_to(by))
+        query = query.order_by(TOKENS.c.created.desc(), TOKENS.c.token_id)
         if fingerprint is not None:
             query = query.where(TOKENS.c.fingerprint == fingerprint)
         with self._database.read() as connection:
@@ -194,6 +262,20 @@ class Accounts:
             rows = connection.execute(query.limit(max(0, min(limit, _MAX_ROWS)))).all()
         return [Event(**{name: getattr(row, name) for name in Event.__slots__}) for row in rows]
 
+    def _live(self, connection: Connection, fingerprint: str) -> list[str]:
+        """Return the ids of an owner's tokens that are good, the oldest first."""
+        query = select(TOKENS.c.token_id).where(
+            TOKENS.c.fingerprint == fingerprint,
+            TOKENS.c.revoked.is_(None),
+            TOKENS.c.expires >= self._now(),
+        )
+        rows = connection.execute(query.order_by(TOKENS.c.created, TOKENS.c.token_id))
+        return [row.token_id for row in rows]
+
+    def _revoke(self, connection: Connection, which: ColumnElement[bool]) -> None:
+        change = update(TOKENS).where(which, TOKENS.c.revoked.is_(None))
+        connection.execute(change.values(revoked=self._now()))
+
     def _now(self) -> str:
         return format_time(self._clock())
 
@@ -203,6 +285,15 @@ class Accounts:
 
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode("ascii")).hexdigest()
+
+
+def _belongs_to(account: Account | None) -> ColumnElement[bool]:
+    """Return the condition under which a token is somebody's to see and to revoke."""
+    if account is None or "admin" in account.scopes:
+        return true()
+    if account.fingerprint is None:  # nobody's: that others are nobody's, too, makes them not his
+        return TOKENS.c.token_id == account.token_id
+    return TOKENS.c.fingerprint == account.fingerprint
 
 
 def _to_account(row: Row[Any]) -> Account:

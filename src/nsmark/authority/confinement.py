@@ -2,30 +2,34 @@
 
 A model folder holds no code, but a tokenizer's pattern can take hours and a configuration all
 memory. So each piece of work is done by a child that can be ended, and that knows neither the
-authority's keys nor its database. Children are forked from a server that has imported what they
-need and nothing else; when the worker dies, the server ends, and every child with it.
+authority's keys nor its database and, where the system can do that, cannot open them either.
+Children are forked from a server that has imported what they need and nothing else; when the worker
+dies, the server ends, and every child with it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import multiprocessing
 import os
 import queue
 import select
+import shutil
 import signal
 import stat
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from nsmark.authority.sandbox import Rights, enter
+from nsmark.authority.sandbox.kernel import PR_SET_PDEATHSIG, prctl
 from nsmark.errors import AuthorityError, NsmarkError
 
 if sys.platform != "win32":
@@ -42,7 +46,8 @@ _END_SECONDS = 10.0
 _TELL_SECONDS = 0.2
 _MAX_FRAME_BYTES = 64 << 20
 _PROGRESS, _RESULT, _TROUBLE, _FAILURE = b"p", b"r", b"t", b"f"
-_PR_SET_PDEATHSIG = 1
+_MAX_FILE_BYTES = 8 << 30
+_MAX_OPEN_FILES = 4096
 
 
 class EndedError(Exception):
@@ -98,14 +103,27 @@ class Workshop:
         request: Mapping[str, Any],
         files: Sequence[bytes] = (),
         *,
+        readable: Sequence[Path] | None = None,
+        writable: Sequence[Path] = (),
+        hidden: Sequence[Path] = (),
+        network: bool = True,
         on_tick: Callable[[Progress | None], None] = lambda progress: None,
     ) -> dict[str, Any]:
         """Do a piece of work in a child, and once more if the child broke down.
+
+        What the child must not do is kept from it as far as the system can: see ``sandbox``.
 
         Args:
             task: A function of a module; the child imports it.
             request: What it is given, as JSON.
             files: Contents that it is given in memory.
+            readable: Files and folders that it may read, besides what programs need. None: it may
+                open whatever this user may.
+            writable: Files and folders that it may read and change; they must be there. A folder
+                for temporary files it always has.
+            hidden: Folders of which it sees nothing, even if they lie beneath what programs need;
+                what is named in ``readable`` or ``writable`` and lies inside them it does see.
+            network: Whether it may use the network.
             on_tick: Called some times a second; if it raises, the child is ended.
 
         Returns:
@@ -116,44 +134,54 @@ class Workshop:
             EndedError: It took too much, or broke down twice.
             AuthorityError: The task says that it is the authority's own trouble.
         """
+        rights = Rights(
+            readable=None if readable is None else tuple(readable),
+            writable=tuple(writable),
+            hidden=tuple(hidden),
+            network=network,
+        )
         try:
-            return self._run(task, request, files, on_tick)
+            return self._run(task, request, files, rights, on_tick)
         except EndedError as error:
             if not error.may_pass:
                 raise
-        return self._run(task, request, files, on_tick)
+        return self._run(task, request, files, rights, on_tick)
 
     def _run(
         self,
         task: Task,
         request: Mapping[str, Any],
         files: Sequence[bytes],
+        rights: Rights,
         on_tick: Callable[[Progress | None], None],
     ) -> dict[str, Any]:
         ours, theirs = self._context.Pipe()
-        child = self._context.Process(
-            target=_serve, args=(theirs, task, self._confinement), daemon=True
-        )
-        child.start()
-        theirs.close()
-        frames: queue.Queue[bytes | None] = queue.Queue(maxsize=16)
-        talk = threading.Thread(
-            target=_talk,
-            args=(ours, _encoded({**request, "num_files": len(files)}), files, frames),
-            daemon=True,
-        )
-        talk.start()
-        try:
-            return self._watch(child, frames, on_tick)
-        finally:
-            # A child that waits for the disk cannot even be killed: it is left behind then.
-            child.kill()
-            child.join(_END_SECONDS)
-            given_up = time.monotonic() + _END_SECONDS
-            while talk.is_alive() and time.monotonic() < given_up:
-                with contextlib.suppress(queue.Empty):  # the other thread may wait for room
-                    frames.get(timeout=_POLL_SECONDS)
-            ours.close()
+        with _scratch_folder() as scratch:
+            rights = replace(rights, writable=(*rights.writable, scratch))
+            child = self._context.Process(
+                target=_serve, args=(theirs, task, self._confinement, rights, scratch), daemon=True
+            )
+            child.start()
+            theirs.close()
+            frames: queue.Queue[bytes | None] = queue.Queue(maxsize=16)
+            talk = threading.Thread(
+                target=_talk,
+                args=(ours, _encoded({**request, "num_files": len(files)}), files, frames),
+                daemon=True,
+            )
+            talk.start()
+            try:
+                return self._watch(child, frames, on_tick)
+            finally:
+                # A child that waits for the disk cannot even be killed: it is left behind then.
+                end_group(child.pid)
+                child.kill()
+                child.join(_END_SECONDS)
+                given_up = time.monotonic() + _END_SECONDS
+                while talk.is_alive() and time.monotonic() < given_up:
+                    with contextlib.suppress(queue.Empty):  # the other thread may wait for room
+                        frames.get(timeout=_POLL_SECONDS)
+                ours.close()
 
     def _watch(
         self,
@@ -194,6 +222,29 @@ def own_memory(pid: int) -> int:
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
     return 0
+
+
+def end_group(leader: int | None) -> None:
+    """Kill a process with all that it started, if it leads a group of its own."""
+    if leader is not None:
+        with contextlib.suppress(OSError):
+            os.killpg(leader, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    """Make a folder for a child's temporary files; it is gone afterwards."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="nsmark-"))
+    except OSError as error:
+        raise AuthorityError(
+            f"no folder for temporary files can be made: {error.strerror or error}",
+            "see whether the disk has space, or let TMPDIR name another folder",
+        ) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _talk(
@@ -249,9 +300,19 @@ def _said_end(exit_code: int | None) -> str:
 # --- In the child. ---
 
 
-def _serve(connection: Connection, task: Task, confinement: Confinement) -> None:
+def _serve(
+    connection: Connection, task: Task, confinement: Confinement, rights: Rights, scratch: Path
+) -> None:
     """Do one piece of work."""
-    _confine(confinement, connection.fileno())
+    os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
+    try:
+        _confine(confinement, connection.fileno())
+        enter(rights)
+    except OSError as error:
+        said = f"a child cannot be confined: {error.strerror or error}"
+        hint = "see whether a container's settings or limits stand in the way"
+        connection.send_bytes(_TROUBLE + _encoded({"message": said, "hint": hint}))
+        return
     threading.Thread(target=_end_with_worker, args=(connection.fileno(),), daemon=True).start()
     request = json.loads(connection.recv_bytes())
     files = [connection.recv_bytes() for _ in range(request.pop("num_files", 0))]
@@ -290,17 +351,26 @@ def _confine(confinement: Confinement, ours: int) -> None:
             mode = os.fstat(handle).st_mode
             if handle not in (0, 1, 2, ours) and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
                 os.close(handle)
+    os.setsid()  # what it starts is ended with it
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         with contextlib.suppress(OSError):  # should memory end, the web process is to stay
             Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit(resource.RLIMIT_FSIZE, _MAX_FILE_BYTES)
+    _limit(resource.RLIMIT_NOFILE, _MAX_OPEN_FILES)
     # For a child that nobody watches any more.
     seconds = int(confinement.seconds * max(1, confinement.threads)) + 60
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    _limit(resource.RLIMIT_CPU, seconds)
     # What libraries print may repeat what a stranger wrote.
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
+
+
+def _limit(what: int, amount: int) -> None:
+    """Lower a limit for good; one that is lower already stays."""
+    _, most = resource.getrlimit(what)
+    amount = amount if most == resource.RLIM_INFINITY else min(amount, most)
+    resource.setrlimit(what, (amount, amount))

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, func, insert, select
 
 from nsmark.authority.manifest import MAX_FILES, MAX_MANIFEST_BYTES, Manifest, ManifestFile
 from nsmark.authority.sealing import Readable, SealedFile, SealedStore, Staging
 from nsmark.authority.storage.database import Database
-from nsmark.authority.storage.tables import CONTENT_FILES, CONTENTS
-from nsmark.errors import ConflictError, InputError, NotFoundError
+from nsmark.authority.storage.tables import CONTENT_FILES, CONTENTS, HANDED_OVER
+from nsmark.errors import ConflictError, InputError, NotFoundError, TransparencyError
 from nsmark.files import new_folder
 
 Upload = Readable | Iterable[tuple[str, Readable]]
@@ -70,6 +70,7 @@ class Contents:
         if isinstance(upload, Readable):
             file = staging.add(upload, num_bytes, what)
             found = SealedContent(file.sha256, file.num_bytes, None, file, staging)
+            _require_no_manifest(found, what)
         else:
             found = _seal_folder(staging, upload, num_bytes, what)
         if (found.sha256, found.num_bytes) != (sha256, num_bytes):
@@ -100,13 +101,44 @@ class Contents:
             ]
             connection.execute(insert(CONTENT_FILES), rows)
 
-    def has(self, sha256: str, *, is_folder: bool) -> bool:
-        """Return whether a content was handed over, as a folder or as a single file."""
-        query = select(CONTENTS.c.sha256).where(
-            CONTENTS.c.sha256 == sha256, CONTENTS.c.is_folder == is_folder
+    def note_giver(
+        self,
+        connection: Connection,
+        content: SealedContent,
+        *,
+        entry_id: str,
+        fingerprint: str,
+        time: str,
+    ) -> None:
+        """Note who handed content over, with which statement, in the caller's transaction."""
+        query = select(HANDED_OVER.c.entry_id).where(HANDED_OVER.c.entry_id == entry_id)
+        if connection.execute(query).first() is None:
+            row = {
+                "entry_id": entry_id,
+                "content": content.sha256,
+                "fingerprint": fingerprint,
+                "bytes": content.num_bytes,
+                "time": time,
+            }
+            connection.execute(insert(HANDED_OVER), row)
+
+    def handed_over(self, entry_id: str) -> str | None:
+        """Return when the content that a statement announces came from its maker, if it did.
+
+        That the same bytes came from somebody else is nothing to him: whoever reads a digest in
+        the log does not have what it is of.
+        """
+        query = select(HANDED_OVER.c.time).where(HANDED_OVER.c.entry_id == entry_id)
+        with self._database.read() as connection:
+            return connection.execute(query).scalar_one_or_none()
+
+    def bytes_of(self, fingerprint: str) -> int:
+        """Return how much an owner has handed over in all."""
+        query = select(func.sum(HANDED_OVER.c.bytes)).where(
+            HANDED_OVER.c.fingerprint == fingerprint
         )
         with self._database.read() as connection:
-            return connection.execute(query).first() is not None
+            return int(connection.execute(query).scalar_one() or 0)
 
     def read(self, sha256: str, max_bytes: int) -> bytes:
         """Return a single file.
@@ -160,6 +192,17 @@ class Contents:
             raise NotFoundError(
                 f"no {kind} {sha256[:16]}… was handed over", "deposit its content first"
             )
+
+
+def _require_no_manifest(content: SealedContent, what: str) -> None:
+    """Refuse a folder's manifest as a single file: its digest is kept for the folder."""
+    if content.num_bytes > MAX_MANIFEST_BYTES:
+        return
+    try:
+        Manifest.parse(b"".join(content.staging.chunks(content.file)))
+    except TransparencyError:
+        return
+    raise InputError(f"the {what} is the manifest of a folder", "send the folder's files")
 
 
 def _seal_folder(

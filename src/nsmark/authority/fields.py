@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime
 import functools
 import re
+import unicodedata
 from typing import Annotated, Any, Self
 
 import rfc8785
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from nsmark.authority.characters import find_unfit, has_plain_spaces, name_of, without_unfit
 from nsmark.errors import NsmarkError, TransparencyError
 from nsmark.identity import OwnershipClaim, PublicKey, parse_json_object
 
@@ -17,10 +19,17 @@ TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 MAX_BYTES = (1 << 53) - 1
 """Above it, JSON numbers are no longer exact."""
 
+MAX_PROSE_CHARACTERS = 4096
 _MAX_PEM_CHARACTERS = 1024
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
-# What a terminal or a page might act upon: control characters, and marks that reverse a line.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+class UnfitTextError(ValueError):
+    """A text that statements do not take; ``hint`` says how to write it instead."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 def format_time(moment: datetime.datetime) -> str:
@@ -44,16 +53,38 @@ def _check_time(text: str) -> str:
     return text
 
 
+def _require_visible(text: str) -> None:
+    unfit = find_unfit(text)
+    if unfit is not None:
+        raise UnfitTextError(
+            "must hold no control, invisible, private or unassigned characters, but holds "
+            f"{name_of(unfit)}",
+            "write it without; joiners, marks of direction and variation selectors are invisible",
+        )
+
+
 def _check_line(text: str) -> str:
-    if _CONTROL.search(text) or not text.strip():
-        raise ValueError("must be one line, not empty, without control characters")
+    _require_visible(text)
+    if not text or not has_plain_spaces(text):
+        raise UnfitTextError(
+            "must be one line, not empty, with single plain spaces between words and none around",
+            "write it without other spaces",
+        )
+    if not unicodedata.is_normalized("NFC", text):
+        raise UnfitTextError(
+            "must be in composed form (NFC)", "write letters and their accents as one character"
+        )
     return text
 
 
 def _check_prose(text: str) -> str:
-    if _CONTROL.search(text.replace("\n", "")):
-        raise ValueError("must be text without control characters")
+    _require_visible(text.replace("\n", ""))
     return text
+
+
+def printable_prose(text: str) -> str:
+    """Return a text as statements may hold it: a space for what they refuse, and cut."""
+    return without_unfit(text)[:MAX_PROSE_CHARACTERS]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -88,7 +119,7 @@ def _check_claim(claim: dict[str, str]) -> dict[str, str]:
         parsed = OwnershipClaim.from_mapping(claim)
     except NsmarkError as error:
         raise ValueError(str(error)) from error
-    # A claim may hold any character; a page or a database may not.
+    # A claim may hold any character; the public log does not take all of them.
     _check_line(parsed.owner)
     _check_prose(parsed.message)
     return parsed.to_mapping()
@@ -97,7 +128,7 @@ def _check_claim(claim: dict[str, str]) -> dict[str, str]:
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Time = Annotated[str, Field(max_length=20), AfterValidator(_check_time)]
 Line = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_check_line)]
-Prose = Annotated[str, Field(max_length=4096), AfterValidator(_check_prose)]
+Prose = Annotated[str, Field(max_length=MAX_PROSE_CHARACTERS), AfterValidator(_check_prose)]
 Pem = Annotated[str, Field(max_length=_MAX_PEM_CHARACTERS), AfterValidator(_check_pem)]
 AuthorityName = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_check_name)]
 ClaimMembers = Annotated[dict[str, str], AfterValidator(_check_claim)]
@@ -129,7 +160,7 @@ class Record(BaseModel):
         try:
             return cls.model_validate(members)
         except (ValidationError, RecursionError) as error:
-            raise _refused(what, error) from error
+            raise refusal_of(what, error) from error
 
     def to_members(self) -> dict[str, Any]:
         """Return what JSON can say, every member there."""
@@ -159,12 +190,13 @@ def parse_canonical(content: bytes, what: str, max_bytes: int) -> dict[str, Any]
     return members
 
 
-def _refused(what: str, error: ValidationError | RecursionError) -> TransparencyError:
+def refusal_of(what: str, error: ValidationError | RecursionError) -> TransparencyError:
+    """Return what to tell whoever gave members that do not fit: the first of them, and why."""
     if isinstance(error, RecursionError):
         return TransparencyError(f"the {what} is nested too deeply", "nsmark did not write it")
     first = error.errors()[0]
+    cause = first.get("ctx", {}).get("error")
+    hint = cause.hint if isinstance(cause, UnfitTextError) else "make it with `nsmark client`"
     where = ".".join(str(part) for part in first["loc"])[:100] or "the whole"
-    reason = " ".join(first["msg"].split())[:160]
-    return TransparencyError(
-        f"the {what} is not acceptable: {where!r}: {reason}", "make it with `nsmark client`"
-    )
+    reason = " ".join(first["msg"].removeprefix("Value error, ").split())[:200]
+    return TransparencyError(f"the {what} is not acceptable: {where!r}: {reason}", hint)

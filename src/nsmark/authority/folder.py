@@ -83,6 +83,15 @@ def locked_folder(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def is_open_to_others(folder: Path) -> bool:
+    """Return whether other users of this machine can look into the folder.
+
+    The keys in it have modes of their own; the database, and what else comes to lie there, should
+    not have to.
+    """
+    return bool(folder.stat().st_mode & 0o077)
+
+
 def open_folder(settings: AuthoritySettings) -> AuthorityFolder:
     """Open the folder, making what is not there yet; call it inside :func:`locked_folder`.
 
@@ -150,6 +159,9 @@ def save_last_checkpoint(folder: Path, note: bytes) -> None:
 
 def _create(folder: Path, name: str) -> None:
     """Make the keys; the file with the name comes last, so that a broken start is begun again."""
+    # It may have been there, empty. Where it is somebody else's, `nsmark serve` warns.
+    with contextlib.suppress(OSError):
+        folder.chmod(0o700)
     if not (folder / _SIGNING_FILE).exists():
         (folder / "signing.pub").unlink(missing_ok=True)
         Identity.generate().save(folder / "signing")

@@ -17,6 +17,7 @@ from nsmark.errors import ConflictError, NotFoundError
 
 MAX_MESSAGE_CHARACTERS = 1000
 MAX_ROWS = 200
+MAX_DELAY_SECONDS = 6 * 3600
 _JOB_ID_BYTES = 16
 _MAX_WORKER_CHARACTERS = 128
 
@@ -46,19 +47,30 @@ class Jobs:
         self._max_attempts = max_attempts
         self._clock = clock
 
-    def queue(self, kind: JobKind, subject: str, *, delay_seconds: int = 0) -> Job:
+    def queue(
+        self, kind: JobKind, subject: str, *, owner: str | None = None, delay_seconds: int = 0
+    ) -> Job:
         """Queue a job, once for each kind and subject; a failed or cancelled one is queued again.
 
         Args:
             kind: What is to be done.
             subject: Entry id of the filing or dispute.
+            owner: Whose it is (fingerprint): owners take turns.
             delay_seconds: Not to be begun before.
         """
         with self._database.write() as connection:
-            return self.queue_in(connection, kind, subject, delay_seconds=delay_seconds)
+            return self.queue_in(
+                connection, kind, subject, owner=owner, delay_seconds=delay_seconds
+            )
 
     def queue_in(
-        self, connection: Connection, kind: JobKind, subject: str, *, delay_seconds: int = 0
+        self,
+        connection: Connection,
+        kind: JobKind,
+        subject: str,
+        *,
+        owner: str | None = None,
+        delay_seconds: int = 0,
     ) -> Job:
         """Do as :meth:`queue`, in the caller's transaction."""
         now = self._clock()
@@ -78,6 +90,8 @@ class Jobs:
                 "message": "",
                 "attempts": 0,
                 "ready": ready,
+                "not_before": ready,
+                "owner": owner,
                 "created": format_time(now),
             }
             connection.execute(insert(JOBS), fresh)
@@ -89,6 +103,7 @@ class Jobs:
                 state="queued",
                 progress=0.0,
                 attempts=0,
+                troubles=0,
                 ready=ready,
                 message="",
                 worker=None,
@@ -109,7 +124,11 @@ class Jobs:
         )
 
     def claim(self, worker: str, kinds: Sequence[JobKind] = ("admission", "dispute")) -> Job | None:
-        """Take the oldest job that is ready, if there is one; no other worker will get it."""
+        """Take a job that is ready, if there is one; no other worker will get it.
+
+        Owners take turns, so that one who files a thousand keys does not keep the others waiting;
+        of one owner's jobs the oldest comes first.
+        """
         with self._database.read() as connection:  # most of the time there is none
             if self._next(connection, kinds) is None:
                 return None
@@ -170,16 +189,35 @@ class Jobs:
             )
             return _find(connection, job_id)
 
-    def put_back(self, job_id: str, worker: str, *, delay_seconds: int, message: str) -> Job:
+    def put_back(
+        self,
+        job_id: str,
+        worker: str,
+        *,
+        delay_seconds: int,
+        message: str,
+        is_trouble: bool = False,
+    ) -> Job:
         """Give a job back to be tried later, such as when something it needs is not there yet.
+
+        Args:
+            job_id: Which.
+            worker: Who held it.
+            delay_seconds: When it is tried again.
+            message: Why.
+            is_trouble: Counted; the delay doubles each time, up to six hours.
 
         Raises:
             ConflictError: The job is not this worker's any more.
         """
         with self._database.write() as connection:
             _require_held(connection, job_id, worker)
+            job = _find(connection, job_id)
+            troubles = job.troubles + 1 if is_trouble else 0
+            if is_trouble:
+                delay_seconds = min(MAX_DELAY_SECONDS, delay_seconds << min(job.troubles, 16))
             ready = self._clock() + datetime.timedelta(seconds=delay_seconds)
-            attempts = max(0, _find(connection, job_id).attempts - 1)
+            attempts = max(0, job.attempts - 1)
             _update(
                 connection,
                 job_id,
@@ -187,6 +225,7 @@ class Jobs:
                 worker=None,
                 progress=0.0,
                 attempts=attempts,
+                troubles=troubles,
                 message=message[:MAX_MESSAGE_CHARACTERS],
                 ready=format_time(ready),
             )
@@ -251,6 +290,10 @@ class Jobs:
             return [_to_job(row) for row in connection.execute(query)]
 
     def _next(self, connection: Connection, kinds: Sequence[JobKind]) -> Row[Any] | None:
+        every = JOBS.alias("every")
+        last_turn = (
+            select(func.max(every.c.started)).where(every.c.owner == JOBS.c.owner).scalar_subquery()
+        )
         query = (
             select(JOBS)
             .where(
@@ -258,7 +301,7 @@ class Jobs:
                 JOBS.c.kind.in_(kinds),
                 JOBS.c.ready <= format_time(self._clock()),
             )
-            .order_by(JOBS.c.number)
+            .order_by(func.coalesce(last_turn, ""), JOBS.c.number)
             .limit(1)
         )
         return connection.execute(query).one_or_none()
@@ -276,6 +319,12 @@ class Jobs:
             progress=0.0,
         )
         return _find(connection, row.job_id)
+
+
+def has_begun(connection: Connection, kind: JobKind, subject: str) -> bool:
+    """Return whether somebody works on it now, or has."""
+    query = select(JOBS.c.state).where(JOBS.c.kind == kind, JOBS.c.subject == subject)
+    return connection.execute(query).scalar_one_or_none() in ("running", "done")
 
 
 def _update(connection: Connection, job_id: str, **changes: Any) -> None:

@@ -3,8 +3,9 @@
 Whoever enters a dispute decides which URL this machine asks. So a URL must not lead into the
 network the authority runs in, nor to a service that speaks something else than HTTP:
 
-* the host's name is resolved once, every address it has must be public, and all connections go to
-  the address that was checked: a name that means something else a second later changes nothing;
+* the host's name is resolved once, every address it has must be public and none of this machine's
+  own, and all connections go to the address that was checked: a name that means something else a
+  second later changes nothing;
 * TLS certificates and the ``Host`` header still go by the name;
 * ports are 80, 443 and 8000 to 8999, where inference servers listen;
 * another host than the one named is never asked, so a redirect leads nowhere;
@@ -30,6 +31,7 @@ import httpx
 from nsmark.errors import ConfigError, SuspectError
 
 Address = IPv4Address | IPv6Address
+OwnAddress = Callable[[Address], bool]
 Resolver = Callable[[str, int], Sequence[str]]
 """Host and port → addresses, as text; raises OSError where there are none."""
 
@@ -80,6 +82,8 @@ _REFUSED = tuple(
         ("3fff::/20", "reserved"),
     )
 )
+# For documentation: no machine has them.
+_NOBODYS = {4: "192.0.2.1", 6: "2001:db8::1"}
 # All else in IPv6 is private, link-local, multicast, reserved or an IPv4 address in disguise.
 _GLOBAL_IPV6 = ipaddress.IPv6Network("2000::/3")
 
@@ -88,6 +92,28 @@ def system_addresses(host: str, port: int) -> list[str]:
     """Ask the system's resolver."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def is_own_address(address: Address) -> bool:
+    """Return whether an address is this machine's: only those can be bound.
+
+    Public ones, too: what listens there may let in those who are on the machine. Where the system
+    lets any address be bound, this says nothing. An address that a router in front of this machine
+    keeps for it is not known here.
+    """
+    return _can_bind(str(address), address.version) and not _can_bind(
+        _NOBODYS[address.version], address.version
+    )
+
+
+def _can_bind(address: str, version: int) -> bool:
+    family = socket.AF_INET if version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +125,8 @@ class OutgoingPolicy:
     resolve: Resolver = field(default=system_addresses, compare=False, repr=False)
     tls: ssl.SSLContext | None = field(default=None, compare=False, repr=False)
     """Whose certificates are trusted; None: what the system trusts."""
+    is_own: OwnAddress = field(default=is_own_address, compare=False, repr=False)
+    """Which addresses are those of the machine that asks."""
 
     def __post_init__(self) -> None:
         for entry in self.allowed:
@@ -164,11 +192,14 @@ def find_destination(url: str, policy: OutgoingPolicy) -> Destination:
 
     Raises:
         SuspectError: The URL may not be asked, its host is not known, or leads to an address that
-            is not public.
+            is not public, or is this machine's.
     """
     scheme, host, port = check_url(url, policy)
+    is_vouched = policy.allows(host, port)
     literal = _literal(host)
     if literal is not None:
+        if not is_vouched:
+            _require_elsewhere(literal, policy)
         return Destination(scheme, host, port, literal)
     try:
         found = [ipaddress.ip_address(each) for each in policy.resolve(host, port)]
@@ -176,9 +207,10 @@ def find_destination(url: str, policy: OutgoingPolicy) -> Destination:
         raise SuspectError(f"the host {host} is not known", "check the URL") from error
     if not found or len(found) > _MAX_ADDRESSES:
         raise SuspectError(f"the host {host} has no usable address", "check the URL")
-    if not policy.allows(host, port):
+    if not is_vouched:
         for address in found:
             _require_public(address)
+            _require_elsewhere(address, policy)
     # IPv4 first: not every machine can reach the other kind, and only one address is tried.
     return Destination(scheme, host, port, min(found, key=lambda address: address.version))
 
@@ -269,6 +301,11 @@ def _require_public(address: Address) -> None:
     for network, what in _REFUSED:
         if address.version == network.version and address in network:
             raise _refused(f"its address is not public: {what}")
+
+
+def _require_elsewhere(address: Address, policy: OutgoingPolicy) -> None:
+    if policy.is_own(address):
+        raise _refused("its address is one of this machine itself")
 
 
 def _refused(why: str) -> SuspectError:

@@ -49,7 +49,8 @@ class Exhibit:
     filed: Moment
     by: str
     """Fingerprint of whoever filed it."""
-    verdict: Verdict
+    verdict: Verdict | None
+    """None if it was not measured for reasons of the authority's, such as its limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +124,7 @@ def _by_itself(claim: Claim, released: datetime | None, disputed: datetime) -> R
     if older:
         exhibit = min(older, key=lambda each: each.filed)
         reason = (
-            f"the mark is in {exhibit.name}, which the other side filed before the key: "
+            f"the mark is in {exhibit.name}, which the other side had before the key: "
             f"{exhibit.filed}, the key {claim.filed}"
         )
         return Ruling(Outcome.FELL, (reason, *said))
@@ -134,6 +135,13 @@ def _by_itself(claim: Claim, released: datetime | None, disputed: datetime) -> R
         return Ruling(Outcome.COULD_NOT_MEASURE, ("the suspect could not be measured", *said))
     if claim.verdict is Verdict.NOT_SHOWN:
         return Ruling(Outcome.NOT_SHOWN, ("the mark was not shown on the suspect", *said))
+    if unheard := _unheard(claim):
+        reason = (
+            f"the mark was found on the suspect, but {unheard.name}, which the other side had "
+            f"before the key ({unheard.filed}, the key {claim.filed}), could not be measured "
+            "within this authority's limits: nothing is upheld while it is unheard"
+        )
+        return Ruling(Outcome.COULD_NOT_MEASURE, (reason, *said))
     reason = (
         f"the mark was found on the suspect, which the claimant says is public since "
         f"{_said(released)}; the key was filed before: {claim.filed}"
@@ -145,6 +153,8 @@ def _set_aside(exhibit: Exhibit, claim: Claim) -> str | None:
     """Return why an exhibit does not count, None if it makes the claim fall."""
     if exhibit.by == claim.owner:
         return f"{exhibit.name} is the claimant's own and says nothing against him"
+    if exhibit.verdict is None:
+        return f"{exhibit.name} was not measured: it takes more than this authority's limits allow"
     if exhibit.verdict is Verdict.COULD_NOT_MEASURE:
         return f"{exhibit.name} could not be measured under the key"
     if exhibit.verdict is Verdict.NOT_SHOWN:
@@ -152,6 +162,16 @@ def _set_aside(exhibit: Exhibit, claim: Claim) -> str | None:
     if not exhibit.filed < claim.filed:
         return f"{exhibit.name} was filed after the key: {exhibit.filed}, the key {claim.filed}"
     return None
+
+
+def _unheard(claim: Claim) -> Exhibit | None:
+    """Return an older exhibit of the other side's that nobody could look at, if there is one."""
+    older = (
+        exhibit
+        for exhibit in claim.exhibits
+        if exhibit.verdict is None and exhibit.by != claim.owner and exhibit.filed < claim.filed
+    )
+    return min(older, key=lambda each: each.filed, default=None)
 
 
 def _not_covered(claim: Claim, released: datetime | None, disputed: datetime) -> str | None:

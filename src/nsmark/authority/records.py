@@ -100,6 +100,8 @@ class DepositedThing:
     content_bytes: int
     model_digest: str | None
     note: str
+    proven: str | None
+    """An earlier time that an outside time stamp proves, if one came with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +156,8 @@ class GivenDefence:
     fingerprint: str
     evidence: str | None
     statement: str
+    released: str | None
+    """Since when the suspect is public, as this answer says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +192,12 @@ class Job:
     worker: str | None
     ready: str
     """Not to be begun before."""
+
+    not_before: str | None
+    """What ``ready`` was at first: for a dispute, the end of the time to answer."""
+
+    troubles: int
+    """How often it could not be done for the authority's own reasons, one after the other."""
 
     created: str
     started: str | None

@@ -206,12 +206,12 @@ class Registry:
             query = query.where(VIEW_DISPUTES.c.state == state)
         return [_to_dispute(row) for row in self._page(query, VIEW_DISPUTES, before, limit)]
 
-    def defences(self, dispute: str) -> list[GivenDefence]:
-        """Return the answers to a dispute, oldest first."""
+    def defences(self, dispute: str, *, after: int = -1) -> list[GivenDefence]:
+        """Return the answers to a dispute, oldest first; ``after`` the index of the last one."""
         table = VIEW_DEFENCES
-        query = select(table).where(table.c.dispute == dispute).order_by(table.c.position)
+        query = select(table).where(table.c.dispute == dispute, table.c.position > after)
         with self._database.read() as connection:
-            rows = connection.execute(query.limit(MAX_ROWS)).all()
+            rows = connection.execute(query.order_by(table.c.position).limit(MAX_ROWS)).all()
         return [GivenDefence(index=row.position, **_others(row, GivenDefence)) for row in rows]
 
     def ruling(self, dispute: str) -> GivenRuling:
@@ -295,6 +295,30 @@ def find_dispute(connection: Connection, entry_id: str) -> OpenedDispute:
     return _to_dispute(row)
 
 
+def find_disputes(
+    connection: Connection,
+    *,
+    key_id: str | None = None,
+    claimant: str | None = None,
+    content: str | None = None,
+    state: DisputeState | None = None,
+    outcome: str | None = None,
+) -> list[OpenedDispute]:
+    """Return disputes that fit everything given, the oldest first, no more than a page."""
+    columns, query = VIEW_DISPUTES.c, _disputes_with_jobs()
+    for column, wanted in (
+        (columns.key_id, key_id),
+        (columns.fingerprint, claimant),
+        (columns.content_sha256, content),
+        (columns.state, state),
+        (columns.outcome, outcome),
+    ):
+        if wanted is not None:
+            query = query.where(column == wanted)
+    rows = connection.execute(query.order_by(columns.position).limit(MAX_ROWS))
+    return [_to_dispute(row) for row in rows]
+
+
 def find_ruling(connection: Connection, dispute: str) -> GivenRuling | None:
     """Return the ruling in a dispute, if there is one."""
     query = select(VIEW_RULINGS).where(VIEW_RULINGS.c.dispute == dispute)
@@ -306,7 +330,7 @@ def _disputes_with_jobs() -> Select[Any]:
     joined = VIEW_DISPUTES.outerjoin(
         JOBS, (JOBS.c.subject == VIEW_DISPUTES.c.entry_id) & (JOBS.c.kind == "dispute")
     )
-    columns = (VIEW_DISPUTES, JOBS.c.job_id.label("job"), JOBS.c.ready.label("answer_until"))
+    columns = (VIEW_DISPUTES, JOBS.c.job_id.label("job"), JOBS.c.not_before.label("answer_until"))
     return select(*columns).select_from(joined)
 
 

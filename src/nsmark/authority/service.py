@@ -8,12 +8,13 @@ receipt of the first time is given again.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeVar
 
 from cryptography import x509
@@ -29,21 +30,26 @@ from nsmark.authority.folder import (
     save_last_checkpoint,
 )
 from nsmark.authority.jobs import Jobs
+from nsmark.authority.permissions import (
+    check_defence,
+    check_dispute,
+    check_filing,
+    check_outside_time,
+    check_withdrawal,
+    require_not_renamed,
+)
 from nsmark.authority.receipt import Receipt
 from nsmark.authority.records import (
     OWNER_SCOPES,
     Account,
     Challenge,
-    DepositedThing,
     FiledKey,
     IssuedToken,
     LogEntry,
-    OpenedDispute,
     Owner,
 )
 from nsmark.authority.registry import (
     Registry,
-    find_deposit,
     find_dispute,
     find_filing,
     find_owner,
@@ -75,18 +81,21 @@ from nsmark.authority.storage.views import apply_entry, rebuild_views
 from nsmark.core.texts import decode_lines, lines_digest
 from nsmark.errors import (
     AccessDeniedError,
+    AuthorityError,
     ConflictError,
     InputError,
     KeyFileError,
     NotFoundError,
     TransparencyError,
 )
+from nsmark.files import read_bounded, write_errors
 from nsmark.identity import PublicKey
 from nsmark.keyfile import WatermarkKey
 from nsmark.keyfile.codec import decode_key
+from nsmark.transparency.timestamp import read_root_certificates
 
 _REMEMBERED = 64
-_DISPUTABLE = ("admitted", "revealed", "succeeded")
+_MAX_ROOTS_BYTES = 1 << 20
 _Said = TypeVar("_Said", bound=OwnerStatement)
 _Check = Callable[[Connection], None]
 _Then = Callable[[Connection, LogEntry], None]
@@ -152,6 +161,7 @@ class Authority:
         self._key_reader = threading.Lock()
         self._identity = folder.identity
         self._stamper = folder.stamper
+        self._evidence_roots = _read_roots(settings.evidence_roots)
 
     @property
     def public_key(self) -> PublicKey:
@@ -199,7 +209,7 @@ class Authority:
             except NotFoundError:
                 self._append(connection, opened, stamp)
                 owner = find_owner(connection, fingerprint)
-            _require_not_renamed(owner, statement.owner)
+            require_not_renamed(owner, statement.owner)
             token = self.accounts.issue_in(
                 connection, OWNER_SCOPES, fingerprint=fingerprint, label=statement.owner
             )
@@ -226,7 +236,8 @@ class Authority:
         if (done := self._receipt_of(opened.entry_id)) is not None:
             return done
         with self.database.read() as connection:
-            self._check_filing(connection, statement, opened.entry_id)
+            check_filing(connection, statement, opened.entry_id)
+        self._require_room(opened.signer, statement.content_bytes, self.settings.max_key_bytes)
         with self.contents.staging() as staging:
             sealed = self.contents.seal(
                 staging,
@@ -239,12 +250,14 @@ class Authority:
             self._check_key(statement, sealed)
 
             def queue(connection: Connection, entry: LogEntry) -> None:
-                self.jobs.queue_in(connection, "admission", entry.entry_id)
+                self.jobs.queue_in(
+                    connection, "admission", entry.entry_id, owner=opened.signer.fingerprint
+                )
 
             return self._log(
                 opened,
                 content=sealed,
-                check=lambda c: self._check_filing(c, statement, opened.entry_id),
+                check=lambda c: check_filing(c, statement, opened.entry_id),
                 then=queue,
             )
 
@@ -263,17 +276,24 @@ class Authority:
         Raises:
             TransparencyError: The statement is malformed or not signed by its own key.
             NotFoundError: The owner is not registered.
-            InputError: The content is too large, or not what was announced.
+            InputError: The content is too large, or not what was announced; or the time stamp from
+                outside does not hold.
+            ConflictError: He has handed over as much as he may.
         """
         opened, statement = self._open(document, Deposit, by)
         done = self._receipt_of(opened.entry_id)
-        is_folder = statement.what == "model"
         if done is not None and (
-            content is None or self.contents.has(statement.content_sha256, is_folder=is_folder)
+            content is None or self.contents.handed_over(opened.entry_id) is not None
         ):
             return done
         with self.database.read() as connection:
             find_owner(connection, opened.signer.fingerprint)
+        if done is None:
+            check_outside_time(statement, self._evidence_roots)
+        if content is not None:
+            self._require_room(
+                opened.signer, statement.content_bytes, self._max_bytes(statement.what)
+            )
         with self.contents.staging() as staging:
             sealed = self._seal_suspect(
                 staging,
@@ -299,14 +319,15 @@ class Authority:
             TransparencyError: The statement is malformed or not signed by its own key.
             NotFoundError: The key is not filed.
             AccessDeniedError: The key is somebody else's.
-            ConflictError: The key is not admitted.
+            ConflictError: The key is not admitted, its claim fell before, the same suspect was
+                ruled on before, or too many of his disputes are open.
             InputError: The content is missing, too large, or not what was announced.
         """
         opened, statement = self._open(document, Dispute, by)
         if (done := self._receipt_of(opened.entry_id)) is not None:
             return done
         with self.database.read() as connection:
-            self._check_dispute(connection, statement)
+            check_dispute(connection, statement, self.settings)
         suspect = statement.suspect
         with self.contents.staging() as staging:
             sealed = None
@@ -316,12 +337,14 @@ class Authority:
                     raise InputError(
                         "the suspect's content was not handed over", "send it with the dispute"
                     )
+                num_bytes = suspect.content_bytes or 0
+                self._require_room(opened.signer, num_bytes, self._max_bytes(suspect.kind))
                 sealed = self._seal_suspect(
                     staging,
                     content,
                     suspect.kind,
                     suspect.content_sha256,
-                    suspect.content_bytes or 0,
+                    num_bytes,
                 )
 
             def queue(connection: Connection, entry: LogEntry) -> None:
@@ -329,13 +352,14 @@ class Authority:
                     connection,
                     "dispute",
                     entry.entry_id,
+                    owner=opened.signer.fingerprint,
                     delay_seconds=self.settings.answer_seconds,
                 )
 
             return self._log(
                 opened,
                 content=sealed,
-                check=lambda c: self._check_dispute(c, statement),
+                check=lambda c: check_dispute(c, statement, self.settings),
                 then=queue,
             )
 
@@ -346,11 +370,11 @@ class Authority:
             TransparencyError: The statement is malformed or not signed by its own key.
             NotFoundError: There is no such dispute or evidence, or the owner is not registered.
             AccessDeniedError: The evidence is somebody else's.
-            ConflictError: The dispute is over, or it is the claimant who answers.
+            ConflictError: The dispute is over or being measured, or it is the claimant who answers.
         """
         opened, statement = self._open(document, Defence, by)
         return self._receipt_of(opened.entry_id) or self._log(
-            opened, check=lambda connection: self._check_defence(connection, statement)
+            opened, check=lambda connection: check_defence(connection, statement)
         )
 
     def withdraw(self, document: bytes, *, by: Account | None = None) -> Receipt:
@@ -360,7 +384,7 @@ class Authority:
             TransparencyError: The statement is malformed or not signed by its own key.
             NotFoundError: There is no such filing or dispute.
             AccessDeniedError: It is somebody else's.
-            ConflictError: It is over.
+            ConflictError: It is over, or a dispute about the filed key is open.
         """
         opened, statement = self._open(document, Withdrawal, by)
 
@@ -370,7 +394,7 @@ class Authority:
 
         return self._receipt_of(opened.entry_id) or self._log(
             opened,
-            check=lambda connection: self._check_withdrawal(connection, statement),
+            check=lambda connection: check_withdrawal(connection, statement),
             then=cancel,
         )
 
@@ -597,6 +621,14 @@ class Authority:
         with self.database.write() as connection:
             if content is not None:
                 self.contents.save(connection, content)
+                if isinstance(opened.statement, OwnerStatement):
+                    self.contents.note_giver(
+                        connection,
+                        content,
+                        entry_id=opened.entry_id,
+                        fingerprint=opened.signer.fingerprint,
+                        time=stamp.time,
+                    )
             known = None if standing is None else standing(connection)
             if known is None and is_logged(connection, opened.entry_id):
                 known = opened.entry_id
@@ -639,33 +671,35 @@ class Authority:
                 "a model is sent as the files of its folder, recorded outputs as one file",
                 "send it with `nsmark client`",
             )
-        limits = self.settings
         return self.contents.seal(
             staging,
             content,
             sha256=sha256,
             num_bytes=num_bytes,
-            max_bytes=limits.max_model_bytes if is_model else limits.max_recorded_bytes,
+            max_bytes=self._max_bytes(what),
             what="model" if is_model else "file of recorded outputs",
         )
 
-    # --- What is checked, before the work and again inside the transaction. ---
+    # --- What is looked at before it is kept. ---
 
-    def _check_filing(self, connection: Connection, statement: Filing, entry_id: str) -> None:
-        owner = find_owner(connection, statement.signer().fingerprint)
-        with contextlib.suppress(NotFoundError):
-            # The same statement may have been logged a moment ago: that is no contradiction.
-            if find_filing(connection, key_id=statement.key_id).entry_id != entry_id:
-                raise ConflictError(
-                    "this key was filed before, with another statement",
-                    "its receipt can be had from the authority by the key's id",
-                )
-        if statement.succeeds is not None:
-            earlier = find_filing(connection, key_id=statement.succeeds)
-            if earlier.fingerprint != owner.fingerprint:
-                raise AccessDeniedError(
-                    "the key to be succeeded is another owner's", "name one of your own"
-                )
+    def _max_bytes(self, what: str) -> int:
+        limits = self.settings
+        return limits.max_model_bytes if what == "model" else limits.max_recorded_bytes
+
+    def _require_room(self, giver: PublicKey, num_bytes: int, max_bytes: int) -> None:
+        """Refuse what would be too much of one owner's, or for the disk."""
+        if num_bytes > max_bytes:
+            return  # refused when it is sealed, however much room there is
+        limit = self.settings.max_owner_bytes
+        if self.contents.bytes_of(giver.fingerprint) + num_bytes > limit:
+            raise ConflictError(
+                f"this would be more than the {limit:,} bytes that one owner may hand over",
+                "a digest can be deposited without its content",
+            )
+        with write_errors(self.settings.folder, "see whether the authority's disk is there"):
+            free = shutil.disk_usage(self.settings.folder).free
+        if free - num_bytes < self.settings.min_free_bytes:
+            raise AuthorityError("the authority's disk is almost full", "tell its operator")
 
     def _check_key(self, statement: Filing, sealed: SealedContent) -> None:
         """Read the key as strictly as its format allows; what needs a model is for later."""
@@ -690,52 +724,8 @@ class Authority:
         with self._key_reader:
             return decode_key(io.BytesIO(b"".join(chunks)), num_bytes)
 
-    def _check_dispute(self, connection: Connection, statement: Dispute) -> None:
-        filing = find_filing(connection, key_id=statement.key_id)
-        if filing.fingerprint != statement.signer().fingerprint:
-            raise AccessDeniedError("the key is another owner's", "name one of your own")
-        if filing.state not in _DISPUTABLE:
-            raise ConflictError(
-                f"the key is not admitted: its filing is {filing.state!r}",
-                "see its page for the reasons",
-            )
 
-    def _check_defence(self, connection: Connection, statement: Defence) -> None:
-        fingerprint = statement.signer().fingerprint
-        find_owner(connection, fingerprint)
-        dispute = find_dispute(connection, statement.dispute)
-        if dispute.state != "open" or dispute.fingerprint == fingerprint:
-            raise ConflictError(
-                "the dispute is over, or it is the claimant who answers",
-                "only others can answer, while it is open",
-            )
-        if statement.evidence is None:
-            return
-        evidence: DepositedThing | FiledKey
-        try:
-            evidence = find_deposit(connection, statement.evidence)
-        except NotFoundError:
-            evidence = find_filing(connection, entry_id=statement.evidence)
-        if evidence.fingerprint != fingerprint:
-            raise AccessDeniedError(
-                "the evidence is another owner's", "name a deposit or filing of your own"
-            )
-
-    def _check_withdrawal(self, connection: Connection, statement: Withdrawal) -> None:
-        subject: FiledKey | OpenedDispute
-        try:
-            subject = find_dispute(connection, statement.subject)
-        except NotFoundError:
-            subject = find_filing(connection, entry_id=statement.subject)
-        if subject.fingerprint != statement.signer().fingerprint:
-            raise AccessDeniedError("it is another owner's", "withdraw what is your own")
-        if subject.state in ("withdrawn", "ruled"):
-            raise ConflictError(f"it is {subject.state!r} already", "nothing is left to be done")
-
-
-def _require_not_renamed(owner: Owner, name: str) -> None:
-    if owner.owner != name:
-        raise ConflictError(
-            f"this public key is registered as {owner.owner!r}",
-            "register under the same name, or with another key",
-        )
+def _read_roots(path: Path | None) -> tuple[x509.Certificate, ...]:
+    if path is None:
+        return ()
+    return read_root_certificates(read_bounded(path, _MAX_ROOTS_BYTES, "root certificates"))

@@ -40,6 +40,18 @@ class AuthoritySettings:
     max_recorded_bytes: int = 1 << 30
     max_publication_bytes: int = 256 << 20
 
+    max_owner_bytes: int = 64 << 30
+    """All that one owner may hand over."""
+
+    min_free_bytes: int = 1 << 30
+    """What is left of the disk: nothing is taken that would leave less."""
+
+    max_open_disputes: int = 16
+    """Of one owner at a time."""
+
+    evidence_roots: Path | None = None
+    """PEM file with the roots of time-stamp authorities whose tokens date what is deposited."""
+
     answer_seconds: int = 14 * _DAY
     """How long a respondent may answer before a dispute is measured."""
 
@@ -78,7 +90,10 @@ class AuthoritySettings:
             _require(name, getattr(self, name), 1)
         for name in ("job_stale_seconds", "max_job_attempts"):
             _require(name, getattr(self, name), 1)
-        _require("answer_seconds", self.answer_seconds, 0)
+        for name in ("max_owner_bytes", "max_open_disputes"):
+            _require(name, getattr(self, name), 1)
+        for name in ("answer_seconds", "min_free_bytes"):
+            _require(name, getattr(self, name), 0)
         if (self.timestamp_url is None) != (self.timestamp_roots is None):
             raise ConfigError(
                 "timestamp_url",

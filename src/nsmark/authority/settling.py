@@ -1,61 +1,35 @@
-"""The duty of disputes: everything is measured in children, ruled by dates, and logged once.
-
-Randomness is drawn when the work begins, after the dispute was logged, and kept until the ruling:
-a worker that is killed and started again goes on with the same, so nobody can try again until the
-texts suit him. It is published with the ruling; whoever has the dispute's entry can check it.
-"""
+"""The duty of disputes: everything is measured in children, ruled by dates, and logged once."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
-import secrets
-import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from nsmark.authority.confined_tasks import Measured, MeasureRequest, measure_suspect
-from nsmark.authority.confinement import EndedError
+from nsmark.authority.answers import Heard, NamedDeposit, hear, moment_of, name_of
+from nsmark.authority.confined_tasks import Measured
+from nsmark.authority.draws import DRAWS_FOLDER, Draw
+from nsmark.authority.examining import Accused, Examiner, Finding, suspect_identity
 from nsmark.authority.fields import format_time, parse_time
 from nsmark.authority.jobs import utc_now
-from nsmark.authority.priority import Claim, Exhibit, Moment, Outcome, rule
+from nsmark.authority.priority import Claim, Exhibit, Outcome, rule
 from nsmark.authority.priority import Ruling as Decided
-from nsmark.authority.records import DepositedThing, FiledKey, GivenDefence, OpenedDispute
+from nsmark.authority.records import FiledKey, GivenDefence, OpenedDispute
 from nsmark.authority.registry import MAX_ROWS
-from nsmark.authority.statements import OtherClaim, Ruling, Suspect
-from nsmark.authority.workbench import (
-    JobWatch,
-    NotYetError,
-    Workbench,
-    key_of,
-    printable,
-    versions,
-)
-from nsmark.errors import AuthorityError, NotFoundError
-from nsmark.files import read_bounded, write_atomic, write_errors
+from nsmark.authority.statements import OtherClaim, Ruling
+from nsmark.authority.workbench import JobWatch, Workbench, printable, versions
+from nsmark.errors import NotFoundError
 from nsmark.verification.decide import Verdict
-
-if sys.platform != "win32":
-    import fcntl
-
-DRAWS_FOLDER = "measuring"
-"""In the authority's folder: what is kept from the beginning of a measurement to its ruling."""
-
-MAX_EXHIBITS = 16
-"""That are measured in one dispute, the oldest first."""
 
 MAX_OTHER_CLAIMS = 16
 """That are measured in one dispute, the oldest first."""
 
-_RANDOM_BYTES = 32
 _ADMITTED = ("admitted", "revealed", "succeeded")
 _STANDING = ("upheld", "preceded")
 _MAX_REASONS = 64
+_MAX_FIGURES = 48
+_MAX_EARLIER = 8
 
 
 def settle_dispute(bench: Workbench, dispute: str, watch: JobWatch) -> str:
@@ -72,12 +46,15 @@ def settle_dispute(bench: Workbench, dispute: str, watch: JobWatch) -> str:
         NsmarkError: The authority's own trouble: nothing was ruled.
     """
     watch.beat(0.0, "measuring")
-    with _alone(_draw_folder(bench, dispute)):
+    draw = Draw(bench.authority.settings.folder, dispute)
+    with draw.alone():
         opened = bench.authority.registry.dispute(dispute)
         if opened.state == "open":
-            return _Settling(bench, opened, watch).settle()
-    forget_draw(bench, dispute)
-    return opened.outcome or opened.state
+            outcome = _Settling(bench, opened, watch, draw).settle()
+        else:
+            outcome = opened.outcome or opened.state
+    draw.forget()
+    return outcome
 
 
 def give_up_dispute(bench: Workbench, dispute: str, reason: str) -> None:
@@ -102,175 +79,212 @@ def give_up_dispute(bench: Workbench, dispute: str, reason: str) -> None:
                 versions=versions(),
             )
         )
-    forget_draw(bench, dispute)
-
-
-def forget_draw(bench: Workbench, dispute: str) -> None:
-    """Remove what was kept for a measurement."""
-    shutil.rmtree(_draw_folder(bench, dispute), ignore_errors=True)
+    Draw(bench.authority.settings.folder, dispute).forget()
 
 
 def forget_old_draws(bench: Workbench) -> None:
     """Remove what was kept for disputes that are over."""
-    for folder in (bench.authority.settings.folder / DRAWS_FOLDER).glob("*/"):
+    folder = bench.authority.settings.folder
+    for each in (folder / DRAWS_FOLDER).glob("*/"):
         try:
-            is_open = bench.authority.registry.dispute(folder.name).state == "open"
+            is_open = bench.authority.registry.dispute(each.name).state == "open"
         except NotFoundError:
             is_open = False
         if not is_open:
-            shutil.rmtree(folder, ignore_errors=True)
+            Draw(folder, each.name).forget()
 
 
 @dataclass(frozen=True, slots=True)
-class _Accused:
-    """Something that a key is measured on: a suspect, or a respondent's deposit."""
+class _MeasuredExhibit:
+    exhibit: Exhibit
+    defence: str
+    """Entry id of the answer that names it."""
 
-    suspect: Suspect
-    name: str
-    """Of an upload, in reports."""
+    measured: Measured | None
+
+
+@dataclass(frozen=True, slots=True)
+class _MeasuredClaim:
+    claim: Claim
+    filing: FiledKey
+    measured: Measured | None
+    """None if it was measured in an earlier dispute."""
 
 
 @dataclass(slots=True)
 class _Findings:
     """What was found on the way to a ruling."""
 
+    notes: list[str] = field(default_factory=list)
+    """What everybody must know first."""
+
+    later_notes: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
     measured: Measured | None = None
     """The suspect under the claimant's key."""
 
-    notes: list[str] = field(default_factory=list)
-    exhibits: list[tuple[Exhibit, str]] = field(default_factory=list)
-    """With the entry id of the defence that names it."""
-
-    others: list[tuple[Claim, FiledKey]] = field(default_factory=list)
+    exhibits: list[_MeasuredExhibit] = field(default_factory=list)
+    others: list[_MeasuredClaim] = field(default_factory=list)
 
 
 class _Settling:
     """One dispute being settled."""
 
-    def __init__(self, bench: Workbench, dispute: OpenedDispute, watch: JobWatch) -> None:
-        self._bench, self._dispute, self._watch = bench, dispute, watch
+    def __init__(
+        self, bench: Workbench, dispute: OpenedDispute, watch: JobWatch, draw: Draw
+    ) -> None:
+        self._bench, self._dispute, self._draw = bench, dispute, draw
         self._registry = bench.authority.registry
         self._filing = self._registry.filing_of_key(dispute.key_id)
-        self._control_set = bench.control_set()
-        self._drawn = _draw(bench, dispute.entry_id)
-        entry = bench.authority.log.entry(dispute.entry_id).entry
-        self._seed = hashlib.sha256(entry + self._drawn).hexdigest()
-        self._steps, self._num_steps = 0, 1
+        self._examiner = Examiner(bench, dispute, watch, draw)
+        self._same_suspect = list(self._find_same_suspect())
+        # Who said an earlier day before cannot say a later one now.
+        said = [dispute.released, *(each.released for each in self._own_earlier())]
+        self._released = min(said)
 
     def settle(self) -> str:
         """Measure what must be, rule, and log it."""
         found = _Findings()
+        self._tell_of_earlier(found)
+        heard = self._hear(self._dispute.entry_id, self._filing)
+        self._tell_of_dates(heard, found)
+        found.later_notes += heard.notes
         decided = self._rule(found, Verdict.COULD_NOT_MEASURE)
         if decided.outcome is not Outcome.NOT_COVERED:
             self._bench.require_controls()
-            decided = self._measure_all(found)
+            decided = self._measure_all(heard, found)
         self._record(decided, found)
-        forget_draw(self._bench, self._dispute.entry_id)
         return str(decided.outcome)
 
-    def _measure_all(self, found: _Findings) -> Decided:
-        defences = self._registry.defences(self._dispute.entry_id)
-        deposits, keys = self._evidence(defences, self._filing, found.notes)
-        self._num_steps = 1 + len(deposits)
-        suspect = _Accused(self._dispute.suspect, _upload_name(self._dispute.suspect))
-        measured = self._measure(self._filing, suspect, "the suspect")
-        found.measured = measured
-        found.exhibits = self._exhibits(self._filing, deposits)
-        decided = self._rule(found, Verdict(measured.verdict))
+    def _measure_all(self, heard: Heard, found: _Findings) -> Decided:
+        self._examiner.expect(1 + len(heard.exhibits))
+        suspect = Accused.of_dispute(self._dispute)
+        found.measured = self._examiner.measure(self._filing, suspect, "the suspect").measured
+        found.exhibits = self._measure_exhibits(self._filing, heard)
+        verdict = Verdict(found.measured.verdict)
+        decided = self._rule(found, verdict)
+        if decided.outcome is Outcome.FELL:
+            fell = self._deciding_exhibit(found)
+            found.figures |= _figures("exhibit", fell.measured)
         if decided.outcome is not Outcome.UPHELD:
             return decided
         # Only now do others matter: who was first among those who are right.
-        found.others = self._other_claims(suspect, keys, found.notes)
-        return self._rule(found, Verdict(measured.verdict))
+        found.others = self._other_claims(suspect, heard.keys, found)
+        decided = self._rule(found, verdict)
+        if decided.outcome is Outcome.PRECEDED:
+            self._look_closer(found)
+        return decided
 
     def _rule(self, found: _Findings, verdict: Verdict) -> Decided:
-        exhibits = tuple(exhibit for exhibit, _ in found.exhibits)
         return rule(
-            _claim(self._filing, verdict, exhibits),
-            released=parse_time(self._dispute.released),
+            _claim(self._filing, verdict, found.exhibits),
+            released=parse_time(self._released),
             disputed=parse_time(self._dispute.time),
-            others=[claim for claim, _ in found.others],
+            others=[each.claim for each in found.others],
         )
 
     # --- What is held against a claim. ---
 
-    def _evidence(
-        self, defences: list[GivenDefence], filing: FiledKey, notes: list[str]
-    ) -> tuple[list[tuple[DepositedThing, str]], list[FiledKey]]:
-        """Return what answers name: deposits older than the key, with the answers; and keys."""
-        deposits: dict[str, tuple[DepositedThing, str]] = {}
-        keys: dict[str, FiledKey] = {}
-        for defence in defences:
-            if defence.evidence is None:
-                continue
-            try:
-                deposit = self._registry.deposit(defence.evidence)
-            except NotFoundError:
-                filed = self._registry.filing(defence.evidence)
-                if filed.state in _ADMITTED:
-                    keys[filed.entry_id] = filed
-                else:
-                    notes.append(
-                        f"the key {filed.key_id[:12]} was named in an answer, but is not "
-                        f"admitted: its filing is {filed.state!r}"
-                    )
-                continue
-            name = _deposit_name(deposit)
-            if deposit.index > filing.index:
-                notes.append(f"{name} was filed after the key, and was not measured")
-            elif not self._bench.authority.contents.has(
-                deposit.content_sha256, is_folder=deposit.what == "model"
-            ):
-                notes.append(f"{name} could not be measured: its content was not handed over")
-            else:
-                deposits.setdefault(deposit.entry_id, (deposit, defence.entry_id))
-        oldest = sorted(deposits.values(), key=lambda each: each[0].index)
-        if len(oldest) > MAX_EXHIBITS:
-            notes.append(f"of {len(oldest)} deposits the {MAX_EXHIBITS} oldest were measured")
-        return oldest[:MAX_EXHIBITS], list(keys.values())
+    def _hear(self, dispute: str, filing: FiledKey) -> Heard:
+        return hear(
+            self._answers(dispute),
+            filing,
+            self._registry,
+            self._bench.authority.contents,
+            max_exhibits=self._bench.settings.max_exhibits,
+        )
 
-    def _exhibits(
-        self, filing: FiledKey, deposits: list[tuple[DepositedThing, str]]
-    ) -> list[tuple[Exhibit, str]]:
-        """Measure a key on deposits."""
+    def _answers(self, dispute: str) -> Iterator[GivenDefence]:
+        after = -1
+        while page := self._registry.defences(dispute, after=after):
+            yield from page
+            after = page[-1].index
+
+    def _measure_exhibits(self, filing: FiledKey, heard: Heard) -> list[_MeasuredExhibit]:
+        """Measure a key on deposits; what was not, or not to the end, has no verdict."""
         found = []
-        for deposit, defence in deposits:
-            name = _deposit_name(deposit)
-            uploaded = Suspect(
-                kind=deposit.what,
-                content_sha256=deposit.content_sha256,
-                content_bytes=deposit.content_bytes,
+        for named in heard.exhibits:
+            name = name_of(named.deposit)
+            finding = self._examiner.measure(filing, Accused.of_deposit(named.deposit), name)
+            verdict = None if finding.is_ended else Verdict(finding.measured.verdict)
+            found.append(_exhibit(named, verdict, finding))
+        return found + [_exhibit(named, None, None) for named in heard.unheard]
+
+    def _deciding_exhibit(self, found: _Findings) -> _MeasuredExhibit:
+        fell = [each for each in found.exhibits if _makes_fall(each.exhibit, self._filing)]
+        return min(fell, key=lambda each: each.exhibit.filed)
+
+    # --- What was said before. ---
+
+    def _find_same_suspect(self) -> Iterator[OpenedDispute]:
+        """Yield other disputes about the same suspect, newest first."""
+        wanted, before = suspect_identity(self._dispute.suspect), None
+        while page := self._registry.disputes(before=before, limit=MAX_ROWS):
+            for dispute in page:
+                is_other = dispute.entry_id != self._dispute.entry_id
+                if is_other and suspect_identity(dispute.suspect) == wanted:
+                    yield dispute
+            before = page[-1].index
+
+    def _own_earlier(self) -> list[OpenedDispute]:
+        """Return the claimant's earlier disputes about the same suspect, oldest first."""
+        found = [
+            dispute
+            for dispute in self._same_suspect
+            if dispute.fingerprint == self._dispute.fingerprint
+            and dispute.index < self._dispute.index
+        ]
+        return found[::-1]
+
+    def _tell_of_earlier(self, found: _Findings) -> None:
+        """Say how often it was tried: who tries often enough succeeds some day by chance."""
+        earlier = self._own_earlier()
+        found.figures["earlier_disputes"] = len(earlier)
+        if earlier:
+            outcomes = [each.outcome or each.state for each in earlier[-_MAX_EARLIER:]]
+            found.notes.append(
+                f"the claimant has disputed this suspect {len(earlier)} times before; the latest "
+                f"came to: {', '.join(outcomes)}"
             )
-            measured = self._measure(filing, _Accused(uploaded, name), name)
-            exhibit = Exhibit(
-                name=name,
-                filed=_moment(deposit),
-                by=deposit.fingerprint,
-                verdict=Verdict(measured.verdict),
+        if self._released != self._dispute.released:
+            found.notes.append(
+                f"the claimant says that the suspect is public since {self._dispute.released}, but "
+                f"said {self._released} before: that counts"
             )
-            found.append((exhibit, defence))
-        return found
+
+    def _tell_of_dates(self, heard: Heard, found: _Findings) -> None:
+        """Say that the day of the release is contested: only people can look into that."""
+        found.figures["release_contested"] = bool(heard.contested)
+        for answer, released in heard.contested:
+            is_before = parse_time(released) <= parse_time(self._filing.time)
+            meaning = "before the key was filed" if is_before else "after the key was filed"
+            found.notes.append(
+                f"the answer {answer[:12]} says that the suspect is public since {released}, "
+                f"{meaning}; the claimant says {self._released}, and this authority knows neither"
+            )
 
     # --- Who else claims it. ---
 
     def _other_claims(
-        self, suspect: _Accused, named: list[FiledKey], notes: list[str]
-    ) -> list[tuple[Claim, FiledKey]]:
+        self, suspect: Accused, named: list[FiledKey], found: _Findings
+    ) -> list[_MeasuredClaim]:
         """Find other owners' keys on the same suspect."""
-        found: list[tuple[Claim, FiledKey]] = []
+        known: dict[str, _MeasuredClaim] = {}
         pending: dict[str, tuple[FiledKey, OpenedDispute | None]] = {
             filing.key_id: (filing, None) for filing in named
         }
-        for dispute in self._same_suspect():
+        for dispute in self._same_suspect:
             filing = self._registry.filing_of_key(dispute.key_id)
             if filing.state not in _ADMITTED:
                 continue  # withdrawn by its owner
-            if dispute.state == "open":
+            is_standing = dispute.outcome in _STANDING
+            if is_standing and suspect.suspect.content_sha256 is not None:
+                # The very bytes were measured then, and what was held against it did not make it
+                # fall. An endpoint is asked anew: it may have changed since.
+                claim = _claim(filing, Verdict.OWNED)
+                known[filing.key_id] = _MeasuredClaim(claim, filing, None)
+            elif is_standing or dispute.state == "open":
                 pending[filing.key_id] = (filing, dispute)
-            elif dispute.outcome in _STANDING:
-                # It was measured then, and what was held against it did not make it fall.
-                found.append((_claim(filing, Verdict.OWNED), filing))
-        known = {filing.key_id for _, filing in found}
         others = [
             (filing, dispute)
             for filing, dispute in pending.values()
@@ -278,120 +292,71 @@ class _Settling:
         ]
         others.sort(key=lambda each: each[0].index)
         if len(others) > MAX_OTHER_CLAIMS:
-            notes.append(
+            found.later_notes.append(
                 f"of {len(others)} other claims the {MAX_OTHER_CLAIMS} oldest were looked at"
             )
-        self._num_steps += len(others[:MAX_OTHER_CLAIMS])
-        for filing, pending_in in others[:MAX_OTHER_CLAIMS]:
-            name = f"the key {filing.key_id[:12]}"
-            measured = self._measure(filing, suspect, f"the suspect under {name}")
-            exhibits: list[tuple[Exhibit, str]] = []
-            if measured.verdict == "owned" and pending_in is not None:
-                defences = self._registry.defences(pending_in.entry_id)
-                deposits, _ = self._evidence(defences, filing, [])
-                self._num_steps += len(deposits)
-                exhibits = self._exhibits(filing, deposits)
-            claim = _claim(filing, Verdict(measured.verdict), tuple(each for each, _ in exhibits))
-            found.append((claim, filing))
-        return found
+        measured = others[:MAX_OTHER_CLAIMS]
+        self._examiner.expect(len(measured))
+        return [*known.values(), *(self._measure_other(suspect, *each) for each in measured)]
 
-    def _same_suspect(self) -> Iterator[OpenedDispute]:
-        """Yield other owners' disputes about the same suspect, newest first."""
-        wanted, before = suspect_identity(self._dispute.suspect), None
-        while page := self._registry.disputes(before=before, limit=MAX_ROWS):
-            for dispute in page:
-                is_other = dispute.fingerprint != self._dispute.fingerprint
-                if is_other and suspect_identity(dispute.suspect) == wanted:
-                    yield dispute
-            before = page[-1].index
+    def _measure_other(
+        self, suspect: Accused, filing: FiledKey, dispute: OpenedDispute | None
+    ) -> _MeasuredClaim:
+        """Measure another key on the suspect, and what is held against it in its own dispute."""
+        label = f"the suspect under the key {filing.key_id[:12]}"
+        measured = self._examiner.measure(filing, suspect, label).measured
+        exhibits: list[_MeasuredExhibit] = []
+        if measured.verdict == "owned" and dispute is not None:
+            heard = self._hear(dispute.entry_id, filing)
+            self._examiner.expect(len(heard.exhibits))
+            exhibits = self._measure_exhibits(filing, heard)
+        claim = _claim(filing, Verdict(measured.verdict), exhibits)
+        return _MeasuredClaim(claim, filing, measured)
 
-    # --- One measurement. ---
+    def _look_closer(self, found: _Findings) -> None:
+        """Look for the earlier mark in the claimant's own model.
 
-    def _measure(self, filing: FiledKey, accused: _Accused, label: str) -> Measured:
-        """Measure in a child; one that takes too much, or breaks down, could not measure."""
-        start = self._steps / self._num_steps
-        self._steps += 1
-        on_tick = self._watch.between(start, self._steps / self._num_steps, f"measuring {label}")
-        content = self._bench.key_file(filing)
-        key = key_of(content)
-        if key is None:
-            raise AuthorityError(
-                f"the filed key {filing.key_id[:12]} cannot be read any more",
-                "restore the authority's content from a backup",
-            )
-        with self._bench.work_folder() as folder:
-            path = self._unseal(accused.suspect, folder / "suspect")
-            owner_model = self._unseal_owner_model(filing, key.model_digest, folder / "owner")
-            common, files = self._bench.request(key)
-            there = accused.suspect
-            cache = _draw_folder(self._bench, self._dispute.entry_id) / "answers"
-            interfaces: dict[str | None, Any] = {
-                "embeddings": "openai",
-                "completions": "completions",
-            }
-            request = MeasureRequest(
-                **dict(common),
-                suspect=there.kind,
-                name=accused.name,
-                path=None if path is None else str(path),
-                interface=interfaces.get(there.interface),
-                url=there.url,
-                model=there.model,
-                owner_model=None if owner_model is None else str(owner_model),
-                randomness=self._seed,
-                allowed=self._bench.settings.allowed,
-                cache=str(cache) if there.kind == "endpoint" else None,
-                seconds=self._bench.settings.suspect_seconds,
-            )
-            try:
-                return self._bench.run(
-                    measure_suspect, request, [content, *files], on_tick, Measured
-                )
-            except EndedError as error:
-                return Measured(
-                    verdict="could_not_measure",
-                    reasons=(f"the measurement was ended: {error}",),
-                    notes=(),
-                    figures={},
-                    html="",
-                )
-
-    def _unseal(self, suspect: Suspect, path: Path) -> Path | None:
-        if suspect.content_sha256 is None:
-            return None
-        contents = self._bench.authority.contents
-        if suspect.kind == "model":
-            contents.copy_folder(suspect.content_sha256, path)
-        else:
-            path.mkdir(mode=0o700)
-            path = path / "recorded.safetensors"
-            contents.copy_file(suspect.content_sha256, path)
-        return path
-
-    def _unseal_owner_model(self, filing: FiledKey, model_digest: str, path: Path) -> Path | None:
-        """Unseal the marked model, if the key's owner deposited it with its content."""
-        contents = self._bench.authority.contents
-        for deposit in self._registry.deposits(
-            fingerprint=filing.fingerprint, model_digest=model_digest
-        ):
-            if contents.has(deposit.content_sha256, is_folder=True):
-                contents.copy_folder(deposit.content_sha256, path)
-                return path
-        return None
+        If it is there, his model comes from the other's. If it is not, the suspect may only answer
+        each key as it likes to hear: people must look into that.
+        """
+        earlier = [
+            each
+            for each in found.others
+            if each.claim.verdict is Verdict.OWNED and each.claim.filed < moment_of(self._filing)
+        ]
+        first = min(earlier, key=lambda each: each.claim.filed)
+        found.figures |= _figures("earlier_key", first.measured)
+        name = f"the earlier mark of the key {first.filing.key_id[:12]}"
+        place = "the claimant's own model"
+        model = self._examiner.owner_model(self._filing)
+        if model is None:
+            found.notes.append(f"whether {name} is in {place} is not known: he did not deposit it")
+            return
+        finding = self._examiner.measure(
+            first.filing, Accused.of_deposit(model), "the claimant's model under the earlier key"
+        )
+        said = {
+            "owned": f"{name} is in {place}, too",
+            "not_shown": f"{name} was not found in {place}: the suspect bears two marks that have "
+            "nothing to do with each other, or answers each key as it likes to hear",
+            "could_not_measure": f"whether {name} is in {place} could not be measured",
+        }
+        found.notes.append(said[finding.measured.verdict])
+        found.figures["earlier_key_on_claimants_model"] = finding.measured.verdict
 
     # --- The ruling. ---
 
     def _record(self, decided: Decided, found: _Findings) -> None:
         measured = found.measured
-        said = [*decided.reasons, *found.notes]
-        evidence: dict[str, Any] = {"control_set": self._control_set}
+        said = [*decided.reasons[:1], *found.notes]
+        evidence: dict[str, Any] = {"control_set": self._examiner.control_set, **found.figures}
         report = None
         if measured is not None:
             said += [*measured.reasons, *measured.notes]
-            evidence |= measured.figures | {"randomness_used": self._seed}
+            evidence |= measured.figures | {"randomness_used": self._examiner.seed}
             report = measured.html.encode("utf-8") or None
-        fell = [each for each in found.exhibits if _makes_fall(each[0], self._filing)]
-        fell.sort(key=lambda each: each[0].filed)
+        said += [*decided.reasons[1:], *found.later_notes]
+        is_fallen = decided.outcome is Outcome.FELL
         self._bench.authority.record_ruling(
             Ruling(
                 authority=self._bench.authority.name,
@@ -402,17 +367,17 @@ class _Settling:
                 reasons=printable(said[:_MAX_REASONS]),
                 evidence=evidence,
                 report_sha256=None if report is None else hashlib.sha256(report).hexdigest(),
-                randomness=None if measured is None else self._drawn.hex(),
-                defence=fell[0][1] if decided.outcome is Outcome.FELL else None,
+                randomness=None if measured is None else self._draw.randomness().hex(),
+                defence=self._deciding_exhibit(found).defence if is_fallen else None,
                 other_claims=tuple(
                     OtherClaim(
-                        filing=filing.entry_id,
-                        key_id=filing.key_id,
-                        owner=filing.owner,
-                        time=filing.time,
+                        filing=each.filing.entry_id,
+                        key_id=each.filing.key_id,
+                        owner=each.filing.owner,
+                        time=each.filing.time,
                     )
-                    for claim, filing in found.others
-                    if claim.verdict is Verdict.OWNED
+                    for each in found.others
+                    if each.claim.verdict is Verdict.OWNED
                 ),
                 opened=self._dispute.time,
                 measured=format_time(utc_now()),
@@ -422,79 +387,38 @@ class _Settling:
         )
 
 
-def suspect_identity(suspect: Suspect) -> tuple[str, ...]:
-    """Return what is the same for two disputes about the same suspect."""
-    if suspect.content_sha256 is not None:
-        return (suspect.kind, suspect.content_sha256)
-    try:
-        parts = urlsplit(suspect.url or "")
-        is_usual = parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme))
-        port = "" if is_usual else str(parts.port)
-    except ValueError:
-        return ("endpoint", suspect.url or "", suspect.model or "")
-    path = parts.path.rstrip("/")
-    # The scheme and the interface are only ways to the same model.
-    return ("endpoint", parts.hostname or "", port, path, suspect.model or "")
-
-
-def _claim(filing: FiledKey, verdict: Verdict, exhibits: tuple[Exhibit, ...] = ()) -> Claim:
+def _claim(
+    filing: FiledKey, verdict: Verdict, exhibits: list[_MeasuredExhibit] | None = None
+) -> Claim:
     return Claim(
         key_id=filing.key_id,
         owner=filing.fingerprint,
-        filed=_moment(filing),
+        filed=moment_of(filing),
         verdict=verdict,
-        exhibits=exhibits,
+        exhibits=tuple(each.exhibit for each in exhibits or ()),
     )
 
 
+def _exhibit(
+    named: NamedDeposit, verdict: Verdict | None, finding: Finding | None
+) -> _MeasuredExhibit:
+    exhibit = Exhibit(
+        name=name_of(named.deposit),
+        filed=named.moment,
+        by=named.deposit.fingerprint,
+        verdict=verdict,
+    )
+    return _MeasuredExhibit(exhibit, named.defence, None if finding is None else finding.measured)
+
+
 def _makes_fall(exhibit: Exhibit, filing: FiledKey) -> bool:
-    is_older = exhibit.filed < _moment(filing)
+    is_older = exhibit.filed < moment_of(filing)
     return exhibit.verdict is Verdict.OWNED and is_older and exhibit.by != filing.fingerprint
 
 
-def _moment(entry: FiledKey | DepositedThing) -> Moment:
-    return Moment(parse_time(entry.time), entry.index)
-
-
-def _upload_name(suspect: Suspect) -> str:
-    what = "recorded outputs" if suspect.kind == "recorded" else "uploaded model"
-    return f"{what} {(suspect.content_sha256 or '')[:12]}".strip()
-
-
-def _deposit_name(deposit: DepositedThing) -> str:
-    return f"the deposit {deposit.entry_id[:12]}"
-
-
-def _draw_folder(bench: Workbench, dispute: str) -> Path:
-    return bench.authority.settings.folder / DRAWS_FOLDER / dispute
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep others from measuring the same, such as a worker who is only slow to be heard of.
-
-    Raises:
-        NotYetError: Somebody is at it.
-    """
-    with write_errors(folder, "see whether the authority's disk is there and has space"):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise NotYetError("another worker is measuring it") from None
-        yield
-    finally:
-        os.close(lock)
-
-
-def _draw(bench: Workbench, dispute: str) -> bytes:
-    """Return the random bytes of a dispute; drawn when they are asked for the first time."""
-    path = _draw_folder(bench, dispute) / "randomness"
-    if not path.exists():
-        write_atomic(path, secrets.token_bytes(_RANDOM_BYTES), 0o600)
-    drawn = read_bounded(path, _RANDOM_BYTES, "randomness")
-    if len(drawn) != _RANDOM_BYTES:
-        raise AuthorityError(f"{path} is damaged", "remove it: the measurement begins anew")
-    return drawn
+def _figures(prefix: str, measured: Measured | None) -> dict[str, Any]:
+    """Return the figures of what decided, beside those of the suspect."""
+    if measured is None:
+        return {}
+    figures = {"verdict": measured.verdict, **measured.figures}
+    return {f"{prefix}_{name}": value for name, value in list(figures.items())[:_MAX_FIGURES]}

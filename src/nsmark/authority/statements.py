@@ -39,6 +39,7 @@ MAX_STATEMENT_BYTES = 256 * 1024
 Outcome = Literal["upheld", "not_shown", "fell", "not_covered", "preceded", "could_not_measure"]
 Verdict = Literal["owned", "not_shown", "could_not_measure"]
 
+_MAX_TOKEN_CHARACTERS = 32 * 1024
 _Reasons = Annotated[tuple[Prose, ...], Field(max_length=64, strict=False)]
 
 
@@ -47,6 +48,10 @@ class Statement(Record):
 
     kind: ClassVar[str]
     """The word in the payload's type, and in the log's index."""
+
+    added: ClassVar[frozenset[str]] = frozenset()
+    """Members that came later. They are left out where they are None, never written as null: what
+    was logged before them is read as ever, and still has one spelling only."""
 
     authority: AuthorityName
     """The authority it is made to: its log's origin."""
@@ -59,6 +64,25 @@ class Statement(Record):
     def payload_type(cls) -> str:
         """Return the media type of the payload."""
         return f"application/vnd.nsmark.{cls.kind}.v1+json"
+
+    @classmethod
+    def from_members(cls, members: Any, what: str) -> Self:
+        """Read an object; see :meth:`Record.from_members`."""
+        if isinstance(members, dict) and cls.added:
+            if any(members.get(name, "") is None for name in cls.added):
+                raise TransparencyError(
+                    f"the {what} has a member that is null", "make it with `nsmark client`"
+                )
+            members = dict.fromkeys(cls.added) | members
+        return super().from_members(members, what)
+
+    def to_members(self) -> dict[str, Any]:
+        """Return what JSON can say."""
+        return {
+            name: value
+            for name, value in super().to_members().items()
+            if value is not None or name not in self.added
+        }
 
     def to_payload(self) -> bytes:
         """Return what is signed (RFC 8785)."""
@@ -146,6 +170,8 @@ class Filing(OwnerStatement):
 class Deposit(OwnerStatement):
     """A model or recorded outputs, dated; the content is sealed, or stays with its owner."""
 
+    added: ClassVar[frozenset[str]] = frozenset({"token", "proven"})
+
     what: Literal["model", "recorded"]
     content_sha256: Digest
     """Of the one file, or of the manifest of a folder (:mod:`nsmark.authority.manifest`)."""
@@ -157,11 +183,18 @@ class Deposit(OwnerStatement):
     """Of a model's tensors, as key files name it; models have one, recorded outputs none."""
 
     note: Prose = ""
+    token: Annotated[str, Field(max_length=_MAX_TOKEN_CHARACTERS)] | None = None
+    """A time stamp (RFC 3161, base64) of ``content_sha256`` from an authority outside."""
+
+    proven: Time | None = None
+    """The time that the token says."""
 
     @model_validator(mode="after")
     def _names_a_model(self) -> Self:
         if (self.what == "model") != (self.model_digest is not None):
             raise ValueError("model_digest is for models, and models need it")
+        if (self.token is None) != (self.proven is None):
+            raise ValueError("token and proven come together")
         return self
 
 
@@ -211,6 +244,8 @@ class Dispute(OwnerStatement):
 class Defence(OwnerStatement):
     """The respondent's answer: something that he had earlier, or only words."""
 
+    added: ClassVar[frozenset[str]] = frozenset({"released"})
+
     dispute: Digest
     """Entry id."""
 
@@ -218,6 +253,8 @@ class Defence(OwnerStatement):
     """Entry id of a deposit or filing of his."""
 
     statement: Prose
+    released: Time | None = None
+    """Since when the suspect is public, if he says otherwise than the claimant."""
 
 
 class Withdrawal(OwnerStatement):

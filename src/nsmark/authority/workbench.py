@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nsmark.authority.confined_tasks import Request
+from nsmark.authority.confined_tasks import MeasureRequest, Request
 from nsmark.authority.confinement import EndedError, Progress, Task, Workshop
-from nsmark.authority.fields import Record
+from nsmark.authority.fields import Record, printable_prose
 from nsmark.authority.jobs import Jobs
 from nsmark.authority.records import FiledKey, Job
 from nsmark.authority.registry import find_publication
+from nsmark.authority.sandbox import with_link_targets
 from nsmark.authority.service import Authority
 from nsmark.errors import (
     AuthorityError,
@@ -139,6 +140,9 @@ class BenchSettings:
     suspect_seconds: float = 3600.0
     """For asking one suspect."""
 
+    max_exhibits: int = 64
+    """Of what is held against one claim, how many are measured."""
+
 
 class Workbench:
     """An authority, children to work for it, and its control models."""
@@ -210,7 +214,16 @@ class Workbench:
             EndedError: It came to no result, or to none that can be read.
             AuthorityError: The authority's own trouble.
         """
-        members = self.workshop.run(task, request.to_members(), files, on_tick=on_tick)
+        members = self.workshop.run(
+            task,
+            request.to_members(),
+            files,
+            readable=_readable(request),
+            writable=_writable(request),
+            hidden=[self.authority.settings.folder],
+            network=isinstance(request, MeasureRequest) and request.suspect == "endpoint",
+            on_tick=on_tick,
+        )
         try:
             return answer.from_members(members, "answer")
         except TransparencyError as error:
@@ -295,15 +308,31 @@ def key_of(content: bytes) -> WatermarkKey | None:
 
 
 def printable(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return texts as statements may hold them: without control characters."""
-    return tuple(
-        "".join(letter if letter.isprintable() else " " for letter in text)[:4096] for text in texts
-    )
+    """Return texts as statements may hold them: what they refuse becomes a space."""
+    return tuple(map(printable_prose, texts))
 
 
 def versions() -> dict[str, str]:
     """Return the versions of the programs that measure."""
     return {name: version for name, version in library_versions().items() if version is not None}
+
+
+def _readable(request: Request) -> list[Path]:
+    """Return the folders that a child works on; those of strangers lead nowhere else."""
+    folders = [each for _, path in request.controls for each in with_link_targets(Path(path))]
+    if isinstance(request, MeasureRequest):
+        folders += [Path(path) for path in (request.path, request.owner_model) if path is not None]
+    return folders
+
+
+def _writable(request: Request) -> list[Path]:
+    """Return the folders that a child may write to: where an endpoint's answers are kept."""
+    if not isinstance(request, MeasureRequest) or request.cache is None:
+        return []
+    cache = Path(request.cache)
+    with write_errors(cache, _HINT):
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return [cache]
 
 
 def _is_model(folder: Path) -> bool:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("nsmark.authority.worker")
 
 NICENESS = 19
+MAX_TROUBLES = 20
+"""One after the other, each after twice the time: some four days, then nobody need wait."""
+
 _PARENT_SECONDS = 1.0
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _MEMORY_SHARE = 0.7
@@ -144,8 +147,16 @@ class Worker:
             return self._finish(job_id, error=f"the work was ended: {error}")
         except NsmarkError as error:
             # Operators read the reason here; it may name their folders, and the row is not theirs.
-            delay = self.pace.trouble_seconds
-            jobs.put_back(job_id, self.name, delay_seconds=delay, message=_TROUBLE)
+            if job.troubles >= MAX_TROUBLES:
+                self._finish(job_id, error="the authority could not do this, for its own reasons")
+                return f"given up: {error} ({error.hint})"
+            jobs.put_back(
+                job_id,
+                self.name,
+                delay_seconds=self.pace.trouble_seconds,
+                message=_TROUBLE,
+                is_trouble=True,
+            )
             return f"put back: {error} ({error.hint})"
         except Exception as error:
             # A fault of ours is nobody's refusal: the row is left as a killed worker leaves it, and
@@ -189,7 +200,11 @@ class Worker:
                 LOG.warning("dispute %s: could_not_measure: %s", job.subject[:16], job.message)
 
     def restore_jobs(self) -> None:
-        """Queue what has no job, as after a database was made anew from its log; clear up."""
+        """Queue what waits without a job, and clear up.
+
+        Such as after a database was made anew from its log; or keys whose examination was ended:
+        now there may be more time for it, or more memory.
+        """
         from nsmark.authority.fields import parse_time
         from nsmark.authority.jobs import utc_now
         from nsmark.authority.settling import forget_old_draws
@@ -199,12 +214,15 @@ class Worker:
             if dispute.job is None:
                 age = (utc_now() - parse_time(dispute.time)).total_seconds()
                 delay = max(0, int(authority.settings.answer_seconds - age))
-                authority.jobs.queue("dispute", dispute.entry_id, delay_seconds=delay)
+                authority.jobs.queue(
+                    "dispute", dispute.entry_id, owner=dispute.fingerprint, delay_seconds=delay
+                )
         before = None
         while page := authority.registry.search_filings(state="waiting", before=before, limit=200):
             for filing in page:
-                if not authority.jobs.of_subject(filing.entry_id):
-                    authority.jobs.queue("admission", filing.entry_id)
+                jobs = authority.jobs.of_subject(filing.entry_id)
+                if all(job.state == "failed" for job in jobs):
+                    authority.jobs.queue("admission", filing.entry_id, owner=filing.fingerprint)
             before = page[-1].index
         forget_old_draws(self.bench)
 
@@ -221,6 +239,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     LOG.setLevel(logging.INFO)
     os.nice(options.niceness)
+    os.umask(0o077)
+    _confine_children()
     stop = threading.Event()
     for number in _STOP_SIGNALS:
         signal.signal(number, lambda *_: stop.set())
@@ -273,6 +293,7 @@ def _opened(options: argparse.Namespace, stop: threading.Event) -> Iterator[Work
             with_kin=not options.no_kin,
             device=options.device,
             allowed=settings.allowed_suspects,
+            max_exhibits=options.max_exhibits,
         ),
     )
     pace = Pace(
@@ -284,6 +305,16 @@ def _opened(options: argparse.Namespace, stop: threading.Event) -> Iterator[Work
     finally:
         queue.close()
         authority.close()
+
+
+def _confine_children() -> None:
+    """Keep children from looking into this process, and say what else they are kept from."""
+    from nsmark.authority.sandbox import available, explain, harden_process
+
+    harden_process()
+    found = available()
+    if not all(found.values()):
+        LOG.warning("%s", explain(found))
 
 
 def _duty(job: Job) -> Callable[[Workbench, str, JobWatch], str]:
@@ -370,6 +401,14 @@ def _parser() -> argparse.ArgumentParser:
         help="a suspect that may be asked although it is private; may be repeated",
     )
     add("--answer-days", type=float, default=14.0, metavar="N", help="time to answer a dispute")
+    add(
+        "--max-exhibits",
+        type=int,
+        default=64,
+        metavar="N",
+        help="of what is held against one claim, so many are measured; more keep it from being "
+        "upheld",
+    )
     add("--device", default="auto", help="where models run (auto, cpu, cuda, …)")
     threads = max(1, (os.cpu_count() or 2) // 2)
     add("--threads", type=int, default=threads, help="of one measurement")

@@ -329,22 +329,35 @@ def issue_token(
 
 
 @tokens.command("revoke")
-@click.argument("token_id", metavar="ID")
+@click.argument("token_id", metavar="[ID]", required=False)
 @_authority_options
+@click.option("--owner", metavar="FINGERPRINT", help="All of one owner, instead of an ID.")
 @json_option
-def revoke_token(token_id: str, folder: Path, database: str | None, as_json: bool) -> int:
-    """Make the token of this id (see the list) worthless from now on.
+def revoke_token(
+    token_id: str | None, folder: Path, database: str | None, owner: str | None, as_json: bool
+) -> int:
+    """Make the token of this id (see the list) worthless from now on, or all of one owner.
 
     \b
     Example:
       nsmark authority tokens revoke 0123456789abcdef --folder authority
+      nsmark authority tokens revoke --owner FINGERPRINT --folder authority
     """
+    if (token_id is None) == (owner is None):
+        raise UsageError("either an ID or --owner is needed", "see `nsmark authority tokens list`")
     with _opened(_settings(folder, database)) as authority:
-        account = authority.accounts.revoke(token_id)
-        authority.accounts.note(_WHO, "token", account.token_id, "revoked")
+        if owner is not None:
+            authority.registry.owner(owner)
+            revoked = authority.accounts.revoke_all(owner)
+        else:
+            revoked = [authority.accounts.revoke(str(token_id))]
+        for account in revoked:
+            authority.accounts.note(_WHO, "token", account.token_id, "revoked")
     if as_json:
-        echo_json(asdict(account))
-    else:
+        one = asdict(revoked[0]) if owner is None else {"tokens": [asdict(a) for a in revoked]}
+        echo_json(one)
+        return 0
+    for account in revoked:
         click.echo(_describe(account))
     return 0
 

@@ -51,6 +51,12 @@ _count = click.IntRange(min=0)
 @click.option("--timestamp-url", help="Time-stamp authority (RFC 3161); else a local key.")
 @click.option("--timestamp-roots", type=_file, help="PEM file with its root certificates.")
 @click.option(
+    "--evidence-roots",
+    type=_file,
+    metavar="PEM",
+    help="Roots of time stamps from elsewhere that date what respondents deposit.",
+)
+@click.option(
     "--control",
     "controls",
     type=_folder,
@@ -89,6 +95,20 @@ _count = click.IntRange(min=0)
 @click.option("--reads-per-minute", type=_count, default=1200, show_default=True, help="0: any.")
 @click.option("--writes-per-minute", type=_count, default=60, show_default=True, help="0: any.")
 @click.option("--enrolments-per-minute", type=_count, default=20, show_default=True, help="0: any.")
+@click.option(
+    "--checks-per-minute",
+    type=_count,
+    default=120,
+    show_default=True,
+    help="Receipts checked for one address; 0: any.",
+)
+@click.option(
+    "--connections-per-address",
+    type=_count,
+    default=64,
+    show_default=True,
+    help="Open at once; not of this machine, nor of proxies; 0: any.",
+)
 @json_option
 def command(
     folder: Path,
@@ -98,6 +118,7 @@ def command(
     database: str | None,
     timestamp_url: str | None,
     timestamp_roots: Path | None,
+    evidence_roots: Path | None,
     controls: tuple[Path, ...],
     allowed: tuple[str, ...],
     queue: str | None,
@@ -108,6 +129,8 @@ def command(
     reads_per_minute: int,
     writes_per_minute: int,
     enrolments_per_minute: int,
+    checks_per_minute: int,
+    connections_per_address: int,
     as_json: bool,
 ) -> int:
     """Run a certification authority: registry, log, receipts, disputes.
@@ -121,8 +144,10 @@ def command(
       nsmark serve --folder authority --control bert-base --control roberta-base
     """
     try:
+        from nsmark.authority.folder import is_open_to_others
         from nsmark.authority.packaged_texts import publish_packaged_texts
         from nsmark.authority.queueing import open_queue
+        from nsmark.authority.sandbox import harden_process
         from nsmark.authority.service import open_authority
         from nsmark.authority.settings import AuthoritySettings
         from nsmark.authority.web.app import create_app
@@ -135,7 +160,7 @@ def command(
             log_to_standard_error,
             url_of,
         )
-        from nsmark.authority.web.worker_process import WorkerProcess
+        from nsmark.authority.web.worker_process import PRIVATE_UMASK, WorkerProcess
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "authority") from error
 
@@ -145,6 +170,7 @@ def command(
         database_url=database,
         timestamp_url=timestamp_url,
         timestamp_roots=timestamp_roots,
+        evidence_roots=evidence_roots,
         control_models=controls,
         allowed_suspects=allowed,
         queue_url=queue,
@@ -154,11 +180,22 @@ def command(
         reads_per_minute=reads_per_minute,
         writes_per_minute=writes_per_minute,
         enrolments_per_minute=enrolments_per_minute,
+        checks_per_minute=checks_per_minute,
+        connections_per_address=connections_per_address,
         check_processes=usual_processes(),
     )
     with contextlib.ExitStack() as stack:
+        # Whatever is written from here on is nobody else's, whoever forgot to say so.
+        stack.callback(os.umask, os.umask(PRIVATE_UMASK))
+        harden_process()
         listening = stack.enter_context(listen(host, port))
         authority = stack.enter_context(contextlib.closing(open_authority(settings)))
+        if is_open_to_others(folder):
+            click.echo(
+                f"warning: other users of this machine can look into {folder}; "
+                f"close it: chmod 700 {folder}",
+                err=True,
+            )
         publish_packaged_texts(authority)
         if admin_token is not None:
             _write_admin_token(authority, admin_token)

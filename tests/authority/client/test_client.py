@@ -306,8 +306,11 @@ def test_what_no_log_takes_is_said_before_anything_is_sent(client, owner, record
         client.deposit(recorded, owner.identity, note="\x1b[2J")
     key = make_key(identity_seed=owner.seed, owner="bell\x07", num_texts=24, output_dim=8)
     write_key(key, tmp_path / "bell.nsmark")
-    with pytest.raises(ClaimError, match="control characters"):
+    with pytest.raises(ClaimError, match=r"no control, .* but holds U\+0007"):
         client.file(tmp_path / "bell.nsmark", owner.identity)
+    with pytest.raises(UsageError, match="ZERO WIDTH JOINER") as refused:
+        client.register(owner.identity, "Ac\u200dme")
+    assert "without" in refused.value.hint
 
 
 def test_tokens_are_made_listed_and_revoked(client, server, trust, owner, key_file):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from authority_world import KeyOwner, make_authority
 from handmade_keys import make_identity
 from nsmark.authority.client import monitor as monitor_module
-from nsmark.authority.client.monitor import Monitor, Watch, expected_entries, fold_name
+from nsmark.authority.client.monitor import Monitor, Watch, expected_entries
+from nsmark.authority.client.trust import require_same_time
 from nsmark.authority.statements import entry_id_of
 from nsmark.errors import AuthorityError, InputError
 from nsmark.transparency import open_checkpoint
@@ -31,6 +33,22 @@ def kinds(look) -> list[str]:
 
 def deposits(numbers) -> list[bytes]:
     return [deposit_entry(number) for number in numbers]
+
+
+class AskedAuthority:
+    """Answers what a monitor asks besides the log."""
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+        self.shown = trusted()
+
+    def require_unchanged(self) -> None:
+        require_same_time(trusted(), roots=self.shown.roots, local_time=self.shown.local_time)
+
+    def registered_name(self, fingerprint: str) -> str:
+        if self.name is None:
+            raise AuthorityError("the authority cannot be asked", "try again")
+        return self.name
 
 
 # --- A log that only grows. ---
@@ -150,7 +168,10 @@ def test_an_entry_served_as_another_kind_is_noticed(tmp_path):
 
 
 def test_somebody_elses_key_under_ones_name_is_noticed_once(tmp_path):
-    mine, thief = registration_entry("Example Lab", 1), registration_entry("EXAMPLE \u00a0Lab", 2)
+    mine, thief = (
+        registration_entry("Example Lab", 1),
+        registration_entry("\u0415\u0425AMPLE L\u00e4b", 2),
+    )
     log = MemoryLog([mine, registration_entry("Another Lab", 3), thief])
     watch = Watch(
         owners=("example lab",),
@@ -178,17 +199,48 @@ def test_an_unexpected_entry_under_ones_key_is_noticed(tmp_path):
     assert [(alert.kind, alert.index) for alert in look.alerts] == [("key", 1)]
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("Example Lab", " example   LAB", True),
-        ("Example", "\uff25\uff58\uff41\uff4d\uff50\uff4c\uff45", True),  # full-width letters
-        ("Straße", "STRASSE", True),
-        ("Example", "Examples", False),
-    ],
-)
-def test_names_are_compared_as_people_read_them(one, other, same):
-    assert (fold_name(one) == fold_name(other)) is same
+def test_a_filing_is_shown_with_both_names_of_its_owner(tmp_path):
+    filing, _ = KeyOwner(2).filing()  # its claim is that of Owner 2
+    log = MemoryLog([filing])
+
+    for name, words in (("Mallory", "registered as 'Mallory'"), ("Owner 2", "under the key")):
+        authority = AskedAuthority(name)
+        watch = Watch(owners=("Owner 2",))
+        state = tmp_path / f"{name}.json"
+        (alert,) = Monitor(log, trusted(), state, watch, authority).look().alerts
+        assert (alert.owner, alert.registered_owner) == ("Owner 2", name)
+        assert words in alert.message
+        assert ("registered as" in alert.message) is (name == "Mallory")
+
+
+def test_a_name_that_cannot_be_asked_for_silences_no_alert(tmp_path):
+    log = MemoryLog([KeyOwner(2).filing()[0]])
+    watch = Watch(owners=("Owner 2",))
+
+    look = Monitor(log, trusted(), tmp_path / "m.json", watch, AskedAuthority(None)).look()
+
+    assert kinds(look) == ["name"]
+    assert "cannot be read" in look.alerts[0].message
+
+
+def test_a_changed_authority_is_told_at_every_look_beside_what_the_log_has(tmp_path):
+    log = MemoryLog([registration_entry("Example Lab", 2)])
+    authority = AskedAuthority("Example Lab")
+    watch = Watch(owners=("Example Lab",))
+    authority.shown = replace(trusted(), local_time=False)
+    found = [
+        kinds(Monitor(log, trusted(), tmp_path / "m.json", watch, authority).look())
+        for _ in range(2)
+    ]
+    assert found == [["authority", "name"], ["authority"]]
+
+    log.history[0] = deposit_entry(8)
+    look = Monitor(log, trusted(), tmp_path / "m.json", watch, authority).look()
+    assert kinds(look) == ["authority", "rewritten"]
+    authority.shown = trusted()
+    assert kinds(Monitor(log, trusted(), tmp_path / "m.json", watch, authority).look()) == [
+        "rewritten"
+    ]
 
 
 # --- What survives. ---

@@ -81,22 +81,51 @@ def test_a_length_that_lies_hurts_nobody(serve) -> None:
 
 
 def test_a_body_that_drips_is_given_up(serve) -> None:
-    url = serve(idle_seconds=5, grace_seconds=0.5, min_bytes_per_second=1000)
+    url = serve(idle_seconds=5, rate_seconds=0.5, min_bytes_per_second=1000)
+    answer, seconds = drip(url, b"", b" ")
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert seconds < 10
+
+
+def test_a_fast_beginning_buys_no_slow_end(serve) -> None:
+    url = serve(idle_seconds=5, rate_seconds=0.5, min_bytes_per_second=1000)
+    answer, seconds = drip(url, b" " * 400_000, b" ")
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert seconds < 10
+
+
+def test_a_body_takes_no_longer_than_it_may(serve) -> None:
+    """Fast enough at every moment, but never done."""
+    answer, seconds = drip(serve(body_seconds=1.0, min_bytes_per_second=1), b"", b" " * 1000)
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert seconds < 10
+
+
+def drip(url: str, beginning: bytes, drop: bytes) -> tuple[bytes, float]:
+    """Send a body, then a drop twenty times a second; return the answer and when it came."""
     begin = time.monotonic()
     with connect(url) as connection:
         head = "POST /v1/owners HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
-        connection.sendall(f"{head}Content-Length: 100000\r\n\r\n".encode())
+        connection.sendall(f"{head}Content-Length: 500000\r\n\r\n".encode() + beginning)
         connection.settimeout(0.05)
         answer = b""
         while not answer and time.monotonic() - begin < 15:
-            connection.sendall(b" ")
+            connection.sendall(drop)
             try:
                 answer = connection.recv(65536)
             except TimeoutError:
                 continue
+    return answer, time.monotonic() - begin
 
-    assert answer.startswith(b"HTTP/1.1 408 ")
-    assert time.monotonic() - begin < 10
+
+def test_a_document_that_nobody_asked_for_is_not_read(serve) -> None:
+    """FastAPI reads a JSON body before it looks who sends it."""
+    with httpx.Client(base_url=serve(), trust_env=False) as client:
+        answer = client.post("/v1/tokens", content=b" " * 100_000, headers=JSON)
+    assert answer.status_code == 413
 
 
 def test_a_connection_that_says_nothing_is_closed(serve) -> None:

@@ -246,9 +246,12 @@ def test_progress_is_told_as_it_happens(client: httpx.Client, authority: Authori
     assert {0.25, 0.75} <= set(seen)
 
 
-def test_streams_are_limited_and_end(serve, authority: Authority, tokens: dict[int, str]) -> None:
+@pytest.mark.parametrize("limit", ["max_streams", "streams_per_address"])
+def test_streams_are_limited_and_end(
+    serve, authority: Authority, tokens: dict[int, str], limit: str
+) -> None:
     headers = {"Authorization": f"Bearer {tokens[1]}"}
-    url = serve(max_streams=1, stream_seconds=0.5, poll_seconds=0.05)
+    url = serve(**{limit: 1}, stream_seconds=0.5, poll_seconds=0.05)
     with httpx.Client(base_url=url, headers=headers, trust_env=False) as client:
         path = f"/v1/disputes/{open_dispute(client, authority)}/events"
         with client.stream("GET", path) as held:

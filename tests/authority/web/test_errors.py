@@ -87,7 +87,7 @@ def test_every_refusal_is_a_problem(
 
 
 def test_all_methods_of_a_path_are_allowed_not_only_the_first_ones(client: httpx.Client) -> None:
-    assert client.put("/v1/tokens").headers["allow"] == "GET, POST"
+    assert client.put("/v1/tokens").headers["allow"] == "DELETE, GET, POST"
     assert client.get("/v1/receipts/check").headers["allow"] == "POST"
 
 

@@ -386,7 +386,6 @@ def test_a_hostile_receipt_stays_text(opened: OpenPage, world: World) -> None:
     outcome(page, world.authority.log.receipt(world.ids["hostile-filing"]).to_json())
     facts = page.locator("#found").inner_text()
     assert "<img src=x onerror=window.hit=1>" in facts
-    assert "[U+200F][U+061C][U+200B]" in facts
     assert page.locator("main img").count() == 0
     assert page.evaluate("window.hit") is None
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE
@@ -447,6 +446,8 @@ def test_progress_is_seen_as_it_happens_until_the_ruling(opened: OpenPage, world
     dispute = world.ids["open"]
     page = opened(f"/disputes/{dispute}")
     assert page.locator("#standing").inner_text() == "Waiting for a worker."
+    world.answer(2, dispute, "It is ours.", None)
+    page.get_by_text("An answer was given since").wait_for()
     (queued,) = jobs.of_subject(dispute)
     job = jobs.claim_one(queued.job_id, "worker")
     assert job is not None
@@ -458,16 +459,14 @@ def test_progress_is_seen_as_it_happens_until_the_ruling(opened: OpenPage, world
         25,
         "25 %",
     )
-    assert jobs.heartbeat(job.job_id, "worker", 0.75, hostile("job-message"))
+    assert jobs.heartbeat(job.job_id, "worker", 0.75, f"\u200f{hostile('job-message')}")
     page.get_by_text("75 %").wait_for()
     assert "[U+200F]" in text_of(page, "#message")
     assert page.locator("main img").count() == 0
-    world.answer(2, dispute, "It is ours.", None)
-    page.get_by_text("An answer was given since").wait_for()
 
     world.rule(dispute, "could_not_measure", None, verdict=None, randomness=None)
     page.locator("#ruling-sentence").wait_for()
-    assert text_of(page, "#ruling-sentence").startswith("The suspect could not be measured")
+    assert text_of(page, "#ruling-sentence").startswith("Not everything could be measured")
     assert page.locator("#progress").count() == 0
     assert page.get_by_text("It is ours.").is_visible()
     assert page.evaluate("window.hit") is None

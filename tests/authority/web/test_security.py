@@ -6,6 +6,7 @@ import httpx
 
 from authority_server import RunningAuthority, file_key
 from authority_world import KeyOwner
+from nsmark.authority.accounts import MAX_LIVE_TOKENS
 from nsmark.authority.service import Authority
 
 
@@ -93,6 +94,60 @@ def test_tokens_are_revoked_by_their_owner_or_an_admin(
     assert ("token", second["token_id"], "revoked") in [
         (event["what"], event["subject"], event["outcome"]) for event in trail
     ]
+
+
+def test_a_token_of_nobodys_sees_and_revokes_only_itself(serve, authority: Authority) -> None:
+    """The authority's own people may have tokens that are not an admin's."""
+    owners = KeyOwner(1).register(authority).token.account
+    token = authority.accounts.issue(("file",)).token
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=serve(), headers=headers, trust_env=False) as client:
+        (own,) = client.get("/v1/tokens").json()["items"]
+        assert client.delete(f"/v1/tokens/{owners.token_id}").status_code == 404
+        assert client.post("/v1/tokens", json={"scopes": ["file"]}).status_code == 403
+        assert client.delete("/v1/tokens").status_code == 409
+        assert client.delete(f"/v1/tokens/{own['token_id']}").status_code == 204
+        assert client.get("/v1/tokens").status_code == 401
+    assert own["token_id"] != owners.token_id
+
+
+def test_an_owner_revokes_all_his_tokens_at_once(serve, authority: Authority) -> None:
+    """Also those that a thief made from a stolen one."""
+    token = KeyOwner(1).register(authority).token.token
+    stranger = KeyOwner(2).register(authority).token.token
+    url = serve()
+
+    def client_of(token: str) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx.Client(base_url=url, headers=headers, trust_env=False)
+
+    with client_of(token) as client:
+        child = client.post("/v1/tokens", json={"scopes": ["file"]}).json()
+        revoked = client.delete("/v1/tokens")
+    assert revoked.status_code == 200
+    items = {each["token_id"]: each for each in revoked.json()["items"]}
+    assert child["token_id"] in items
+    assert len(items) == 2
+    assert all(each["revoked"] for each in items.values())
+    for each in (token, child["token"]):
+        with client_of(each) as client:
+            assert client.get("/v1/tokens").status_code == 401
+    with client_of(stranger) as client:
+        assert client.get("/v1/tokens").status_code == 200
+    trail = [(event.what, event.subject, event.outcome) for event in authority.accounts.events()]
+    assert ("token", child["token_id"], "revoked") in trail
+
+
+def test_too_many_tokens_are_a_conflict(serve, authority: Authority) -> None:
+    owner = KeyOwner(1)
+    token = owner.register(authority).token.token
+    for _ in range(MAX_LIVE_TOKENS - 1):
+        authority.accounts.issue(("file",), fingerprint=owner.fingerprint)
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=serve(), headers=headers, trust_env=False) as client:
+        answer = client.post("/v1/tokens", json={"scopes": ["file"]})
+    assert answer.status_code == 409
+    assert "revoke" in answer.json()["hint"]
 
 
 def test_a_stolen_token_cannot_file_in_its_owners_name(

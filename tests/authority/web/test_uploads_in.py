@@ -14,7 +14,7 @@ from starlette.requests import Request
 from nsmark.authority.web.bodies import Bodies
 from nsmark.authority.web.errors import WebError
 from nsmark.authority.web.options import WebOptions
-from nsmark.authority.web.spool import Spool
+from nsmark.authority.web.spool import Spool, Uploader
 from nsmark.authority.web.uploads_in import FormLimits, receive_form
 
 LIMITS = FormLimits("files", max_bytes=1000, max_files=3)
@@ -36,6 +36,8 @@ def receive(
     cuts: tuple[int, ...] = (),
     content_type: str = "multipart/form-data; boundary=x",
     limits: FormLimits = LIMITS,
+    writer: str | None = None,
+    held: int = 0,
 ) -> tuple[dict[str, bytes], list[tuple[str, bytes]]]:
     """Let a form come in the given pieces; return its texts and files."""
     bounds = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
@@ -55,11 +57,12 @@ def receive(
         raise AssertionError(message)
 
     headers = [(b"content-type", content_type.encode()), (b"transfer-encoding", b"chunked")]
-    scope = {"type": "http", "method": "POST", "headers": headers, "state": {}}
+    state = {} if writer is None else {"writer": writer}
+    scope = {"type": "http", "method": "POST", "headers": headers, "state": state}
     try:
         asyncio.run(Bodies(app, WebOptions())(scope, next_message, send))
     finally:
-        assert spool.used_bytes == 0
+        assert spool.used_bytes == held
     return found[0], found[1]
 
 
@@ -133,26 +136,75 @@ def test_other_media_types_are_refused(spool: Spool, content_type: str) -> None:
 
 def test_the_spool_has_a_quota(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 500)
-    held = spool.open()
-    held.write(b"a" * 300)
+    held = [spool.open(Uploader(f"owner {number}", f"address {number}")) for number in range(3)]
+    for each in held:
+        each.write(b"a" * 100)
 
-    file = spool.open()
+    file = spool.open(Uploader("owner 3", "address 3"))
+    file.write(b"b" * 100)
+    last = spool.open(Uploader("owner 4", "address 4"))
     with pytest.raises(WebError) as caught:
-        file.write(b"b" * 201)
+        last.write(b"b" * 101)
     assert caught.value.status_code == 503
     assert caught.value.headers == {"Retry-After": "60"}
 
-    held.close()
-    held.close()
-    file.write(b"b" * 201)
-    assert spool.used_bytes == 201
-    file.close()
+    held[0].close()
+    held[0].close()
+    last.write(b"b" * 101)
+    assert spool.used_bytes == 401
+    for each in (*held, file, last):
+        each.close()
     assert spool.used_bytes == 0
+
+
+def test_one_owner_leaves_room_to_the_others(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 1000)
+    greedy = [spool.open(Uploader("greedy", f"address {number}")) for number in range(3)]
+    greedy[0].write(b"a" * 200)
+    greedy[1].write(b"a" * 50)
+    with pytest.raises(WebError) as caught:
+        greedy[2].write(b"a")
+    assert caught.value.status_code == 429
+    assert caught.value.headers == {"Retry-After": "60"}
+
+    other = spool.open(Uploader("other", "elsewhere"))
+    other.write(b"b" * 250)
+    greedy[0].close()
+    greedy[2].write(b"a" * 200)
+    for each in (*greedy, other):
+        each.close()
+    assert spool.used_bytes == 0
+
+
+def test_many_owners_at_one_address_leave_room_to_the_others(tmp_path: Path) -> None:
+    """Whoever can register one key can register a hundred."""
+    spool = Spool(tmp_path, 1000)
+    files = [spool.open(Uploader(f"owner {number}", "one address")) for number in range(5)]
+    for each in files[:4]:
+        each.write(b"a" * 125)
+    with pytest.raises(WebError) as caught:
+        files[4].write(b"a")
+    assert caught.value.status_code == 429
+    other = spool.open(Uploader("other", "elsewhere"))
+    other.write(b"b" * 250)
+    for each in (*files, other):
+        each.close()
+
+
+def test_a_form_counts_for_whoever_sends_it(spool: Spool) -> None:
+    big = part("files", b"b" * 600, "a") + END
+    held = spool.open(Uploader("ab" * 32, "unknown"))
+    held.write(b"a" * 2000)
+    with pytest.raises(WebError) as caught:
+        receive(spool, ENVELOPE + big, writer="ab" * 32, held=2000)
+    assert caught.value.status_code == 429
+    assert receive(spool, ENVELOPE + big, writer="cd" * 32, held=2000)[1] == [("a", b"b" * 600)]
+    held.close()
 
 
 def test_nothing_of_an_upload_can_be_read_from_the_disk(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 1000)
-    file = spool.open()
+    file = spool.open(Uploader("owner", "address"))
     file.write(b"the trigger ")
     file.write(b"is serendipity")
 

@@ -15,7 +15,9 @@ from nsmark.authority.client.answers import member, objects
 from nsmark.authority.client.content import Content, read_content, read_suspect
 from nsmark.authority.client.http import Body, path_part, require_token
 from nsmark.authority.client.multipart import FilePart, UploadCallback, multipart_body
+from nsmark.authority.client.outside_time import read_outside_time
 from nsmark.authority.client.reader import AuthorityReader, GivenReceipt, another_entry, is_digest
+from nsmark.authority.fields import format_time, refusal_of
 from nsmark.authority.receipt import MAX_RECEIPT_BYTES
 from nsmark.authority.statements import (
     Defence,
@@ -32,8 +34,10 @@ from nsmark.errors import AuthorityError, ClaimError, NsmarkError, UsageError
 from nsmark.identity import Identity
 from nsmark.keyfile import read_key
 from nsmark.keyfile.codec import encode_key
+from nsmark.transparency.strict_base64 import encode_base64
 
 _Said = TypeVar("_Said", bound=Statement)
+_MAX_TOKENS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +137,7 @@ class AuthorityClient(AuthorityReader):
             )
         except ValidationError as error:
             raise ClaimError(
-                "the key's claim is none that can be filed: it is too long for a public log, holds "
-                "control characters, or the key would succeed itself",
+                f"the key's claim is none that can be filed: {refusal_of('filing', error)}",
                 "make a key with a plain claim; name another predecessor",
             ) from error
         part = FilePart("content", "key.nsmark", content, len(content))
@@ -147,6 +150,8 @@ class AuthorityClient(AuthorityReader):
         *,
         note: str = "",
         hand_over: bool = True,
+        timestamp: Path | None = None,
+        timestamp_roots: Path | None = None,
         on_progress: UploadCallback | None = None,
     ) -> GivenReceipt:
         """Date a model folder or a file of recorded outputs, and hand it over sealed.
@@ -156,9 +161,16 @@ class AuthorityClient(AuthorityReader):
             identity: Whose deposit it is.
             note: Words for the public log.
             hand_over: Send the content, too; without, only its digest is dated.
+            timestamp: A time stamp that one got elsewhere, of the content's SHA-256; the authority
+                must know its roots.
+            timestamp_roots: PEM file with the roots to check it against.
             on_progress: Called while it is sent.
         """
         content = read_content(path)
+        outside = {}
+        if timestamp is not None and timestamp_roots is not None:
+            found = read_outside_time(timestamp, timestamp_roots, content.sha256)
+            outside = {"token": encode_base64(found.token), "proven": format_time(found.time)}
         deposit = _checked(
             Deposit,
             {
@@ -169,6 +181,7 @@ class AuthorityClient(AuthorityReader):
                 "content_bytes": content.num_bytes,
                 "model_digest": content.model_digest,
                 "note": note,
+                **outside,
             },
         )
         parts = content.parts if hand_over else ()
@@ -209,7 +222,13 @@ class AuthorityClient(AuthorityReader):
         return self._say("/v1/disputes", dispute, identity, _parts(content), on_progress)
 
     def answer(
-        self, dispute: str, identity: Identity, *, evidence: str | None, statement: str
+        self,
+        dispute: str,
+        identity: Identity,
+        *,
+        evidence: str | None,
+        statement: str,
+        released: str | None = None,
     ) -> GivenReceipt:
         """Answer a dispute, perhaps with something that one had earlier.
 
@@ -218,6 +237,7 @@ class AuthorityClient(AuthorityReader):
             identity: The respondent.
             evidence: Entry id of a deposit or filing of his.
             statement: His own words.
+            released: Since when the suspect is public, if the claimant is wrong about that.
         """
         defence = _checked(
             Defence,
@@ -227,6 +247,7 @@ class AuthorityClient(AuthorityReader):
                 "dispute": dispute,
                 "evidence": evidence,
                 "statement": statement,
+                **({} if released is None else {"released": released}),
             },
         )
         return self._say(f"/v1/disputes/{path_part(dispute)}/defences", defence, identity)
@@ -259,7 +280,7 @@ class AuthorityClient(AuthorityReader):
     def tokens(self) -> list[dict[str, Any]]:
         """Return one's tokens; never the tokens themselves."""
         document = self._connection.get("/v1/tokens", with_token=True).to_json("tokens")
-        return objects(document, "items", "tokens", 1000)
+        return objects(document, "items", "tokens", _MAX_TOKENS)
 
     def new_token(self, scopes: Sequence[str], days: int, label: str = "") -> dict[str, Any]:
         """Make another token, which can be seen only now."""
@@ -271,6 +292,11 @@ class AuthorityClient(AuthorityReader):
     def revoke_token(self, token_id: str) -> None:
         """Make a token worthless."""
         self._connection.send("DELETE", f"/v1/tokens/{path_part(token_id)}")
+
+    def revoke_all_tokens(self) -> int:
+        """Make all one's tokens worthless, also the present one; return how many there were."""
+        answer = self._connection.send("DELETE", "/v1/tokens").to_json("tokens")
+        return len(objects(answer, "items", "tokens", _MAX_TOKENS))
 
     def _say(
         self,
@@ -301,7 +327,7 @@ def _checked(kind: type[_Said], members: dict[str, Any]) -> _Said:
     try:
         return kind.from_members(members, f"{kind.kind}")
     except NsmarkError as error:
-        raise UsageError(str(error), "correct what was given") from error
+        raise UsageError(str(error), f"correct what was given; {error.hint}") from error
 
 
 def _parts(content: Content | None) -> tuple[FilePart, ...]:

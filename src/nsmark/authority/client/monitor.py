@@ -3,13 +3,13 @@
 A monitor keeps the last checkpoint it saw and the frontier of the tree below it. At every look it
 checks the new checkpoint's signature and its consistency with the old one, reads every new entry,
 and checks that all of them together hash to the signed root. Each entry must be a statement signed
-by the one who says it. State moves on only when all of that holds, and only after the alerts were
+by the one who says it. The authority must still show the key, the roots and the kind of time that
+were trusted. State moves on only when all of that holds, and only after the alerts were
 handed out: what was noticed is never lost, at worst it is told twice.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal, Protocol
 from pydantic import Field
 
 from nsmark.authority.client.log_reader import LoggedEntry
+from nsmark.authority.client.look_alikes import looks_of
 from nsmark.authority.client.seen import require_consistent
 from nsmark.authority.client.trust import TrustedAuthority
 from nsmark.authority.fields import AuthorityName, Count, Digest, Pem, Record
@@ -52,16 +53,17 @@ _MAX_ALERTS = 10_000
 _MAX_PEAKS = 63
 _SAVE_EVERY_PAGES = 20
 
-AlertKind = Literal["rewritten", "forged", "name", "key"]
+AlertKind = Literal["authority", "rewritten", "forged", "name", "key"]
 
 
 class Alert(Record):
     """Something that the watcher must look at."""
 
     kind: AlertKind
-    """``rewritten``: the log does not only grow. ``forged``: an entry is not what it claims.
-    ``name``: somebody else's key under one's name. ``key``: an entry signed with one's key that
-    one did not expect."""
+    """``authority``: it shows another key, other roots or another kind of time than was trusted.
+    ``rewritten``: the log does not only grow. ``forged``: an entry is not what it claims.
+    ``name``: somebody else's key under one's name, or under one that looks like it. ``key``: an
+    entry signed with one's key that one did not expect."""
 
     message: str
     index: Count | None = None
@@ -72,6 +74,11 @@ class Alert(Record):
     """Signed checkpoint that was seen before: with the next one, proof to show to others."""
 
     later: str | None = None
+    owner: str | None = None
+    """The name that the entry gives."""
+
+    registered_owner: str | None = None
+    """The name under which the key that signed it is registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,7 @@ class Watch:
     """Whose name and keys are watched."""
 
     owners: tuple[str, ...] = ()
-    """Names; case, spaces and look-alike forms of letters (NFKC) make no difference."""
+    """Names; case, spaces, accents and letters that look alike make no difference."""
 
     public_keys: tuple[PublicKey, ...] = ()
     """One's own."""
@@ -148,11 +155,26 @@ class WatchedLog(Protocol):
         """Yield entries in pages, every index from ``start`` up to ``end``."""
 
 
+class WatchedAuthority(Protocol):
+    """Who answers for the log; :class:`~nsmark.authority.client.AuthorityClient` is one."""
+
+    def require_unchanged(self) -> None:
+        """Refuse an authority that is no longer the one that was trusted."""
+
+    def registered_name(self, fingerprint: str) -> str:
+        """Return the name under which a public key is registered."""
+
+
 class Monitor:
     """Watches one authority's log."""
 
     def __init__(
-        self, log: WatchedLog, trust: TrustedAuthority, state: Path, watch: Watch | None = None
+        self,
+        log: WatchedLog,
+        trust: TrustedAuthority,
+        state: Path,
+        watch: Watch | None = None,
+        authority: WatchedAuthority | None = None,
     ) -> None:
         """Read what was seen before.
 
@@ -161,6 +183,8 @@ class Monitor:
             trust: The authority's name and key, from elsewhere.
             state: File that is remembered in.
             watch: Whose name and keys are watched.
+            authority: Is asked whether it is still the trusted one, and under which name a key is
+                registered; without, only the log is looked at.
 
         Raises:
             InputError: The file is none of a monitor, or of another authority's.
@@ -170,7 +194,8 @@ class Monitor:
         self._trust = trust
         self._path = state
         self._watch = watch or Watch()
-        self._names = frozenset(map(fold_name, self._watch.owners))
+        self._authority = authority
+        self._names = frozenset().union(*map(looks_of, self._watch.owners))
         self._state = self._load()
 
     def look(
@@ -188,6 +213,7 @@ class Monitor:
             AuthorityError: The log does not answer as it should: nothing is known about it.
         """
         before = self._state.verified.size
+        changed = self._look_at_authority()
         try:
             note = self._log.checkpoint_note()
             checkpoint = self._open_newer(note)
@@ -199,18 +225,28 @@ class Monitor:
         except TransparencyError as error:
             alert = _rewritten(error) if isinstance(error, RewrittenLogError) else _unsound(error)
             # The state stays as it is, so that the next look reports it again.
-            look = Look(size=before, num_new=0, alerts=(alert,))
+            look = Look(size=before, num_new=0, alerts=(*changed, alert))
             if tell is not None:
                 tell(look)
             return look
         state = self._state
         size = checkpoint.size
-        look = Look(size=size, num_new=size - before, alerts=state.pending)
+        look = Look(size=size, num_new=size - before, alerts=(*changed, *state.pending))
         if tell is not None:
             tell(look)
         if state.reading != state.verified:
             self._save(_State(note=note, verified=state.reading, reading=state.reading))
         return look
+
+    def _look_at_authority(self) -> tuple[Alert, ...]:
+        if self._authority is None:
+            return ()
+        try:
+            self._authority.require_unchanged()
+        except TransparencyError as error:
+            # Told at every look, until somebody accepts it.
+            return (Alert(kind="authority", message=f"{error}; {error.hint}"),)
+        return ()
 
     def _open_newer(self, note: bytes) -> Checkpoint:
         checkpoint = open_checkpoint(note, self._trust.note_key)
@@ -281,13 +317,30 @@ class Monitor:
             said = f"a {statement.kind} was logged under your key that you did not expect"
             return [Alert(kind="key", message=said, index=index, entry_id=entry_id)]
         name = _named_owner(statement)
-        if name is not None and fold_name(name) in self._names:
-            said = (
-                f"a {statement.kind} in the name of {name!r} was logged under the key "
-                f"{signer.fingerprint}"
+        if name is None or looks_of(name).isdisjoint(self._names):
+            return []
+        said = (
+            f"a {statement.kind} in the name of {name!r} was logged under the key "
+            f"{signer.fingerprint}"
+        )
+        registered = name
+        if not isinstance(statement, Registration) and self._authority is not None:
+            try:
+                registered = self._authority.registered_name(signer.fingerprint)
+            except NsmarkError as error:
+                said += f", whose registered name cannot be read: {error}"
+        if registered != name:
+            said += f", which is registered as {registered!r}"
+        return [
+            Alert(
+                kind="name",
+                message=said,
+                index=index,
+                entry_id=entry_id,
+                owner=name,
+                registered_owner=registered,
             )
-            return [Alert(kind="name", message=said, index=index, entry_id=entry_id)]
-        return []
+        ]
 
     def _load(self) -> _State:
         if not self._path.exists():
@@ -354,11 +407,6 @@ def expected_entries(
         for receipt in found
         if not public_keys or Envelope.parse(receipt.entry).signers(public_keys)
     )
-
-
-def fold_name(name: str) -> str:
-    """Return a name in the form in which names are compared."""
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def alert_document(alert: Alert) -> dict[str, Any]:

@@ -20,9 +20,15 @@ from typing import Any, Literal, Self, TypeVar
 from nsmark.authority.client.answers import member, objects, texts
 from nsmark.authority.client.http import AuthorityConnection, path_part
 from nsmark.authority.client.log_reader import LogReader
-from nsmark.authority.client.trust import TrustedAuthority, require_same
+from nsmark.authority.client.trust import (
+    TrustedAuthority,
+    require_same,
+    require_same_time,
+    require_trusted_receipt,
+    require_trusted_time,
+)
 from nsmark.authority.receipt import MAX_RECEIPT_BYTES, CheckedReceipt, Receipt, check_receipt
-from nsmark.authority.statements import Filing, Ruling, Statement
+from nsmark.authority.statements import Filing, Registration, Ruling, Statement
 from nsmark.core.texts import decode_lines, lines_digest
 from nsmark.errors import AuthorityError, NotFoundError, TransparencyError, UsageError
 
@@ -31,6 +37,7 @@ MAX_PUBLICATION_BYTES = 1 << 30
 MAX_REPORT_BYTES = 256 << 20
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MAX_DEFENCES = 10_000
+_MAX_OWN_FILINGS = 10_000
 _Said = TypeVar("_Said", bound=Statement)
 _Subject = Literal["filing", "dispute", "deposit"]
 
@@ -146,17 +153,24 @@ class AuthorityReader:
         return _description(self.url, self._get("/v1/authority", "description"))
 
     def authority(self) -> dict[str, Any]:
-        """Return all that the authority says about itself, its key and checkpoint checked.
+        """Return all that the authority says about itself: key, roots and checkpoint checked.
 
         Raises:
-            TransparencyError: Its key is not the trusted one.
+            TransparencyError: Its key, its roots or its kind of time are not the trusted ones.
             RewrittenLogError: Its log contradicts what was seen before.
         """
         document = self._get("/v1/authority", "description")
-        found = _description(self.url, document)
-        require_same(self.trust, name=found.name, public_key=found.public_key)
+        self._require_unchanged(_description(self.url, document))
         self.log.agree(member(document, "checkpoint", str, "description").encode("utf-8"))
         return document
+
+    def require_unchanged(self) -> None:
+        """Ask who the authority is, and refuse it if it is no longer the one that was trusted.
+
+        Raises:
+            TransparencyError: Its key, its roots or its kind of time are others.
+        """
+        self._require_unchanged(self.describe())
 
     # --- What anybody can read: the authority's word, unless it is a receipt. ---
 
@@ -166,16 +180,54 @@ class AuthorityReader:
         *,
         owner: str | None = None,
         key: str | None = None,
+        fingerprint: str | None = None,
         state: str | None = None,
         limit: int = PAGE_ROWS,
     ) -> list[dict[str, Any]]:
         """Return filings, the newest first."""
-        query = {"text": text or None, "owner": owner, "key": key, "state": state}
+        query = {
+            "text": text or None,
+            "owner": owner,
+            "key": key,
+            "fingerprint": fingerprint,
+            "state": state,
+        }
         return self._list("/v1/filings", "filings", query, limit)
 
     def owners(self, name: str | None = None, limit: int = PAGE_ROWS) -> list[dict[str, Any]]:
         """Return who registered, perhaps only under one name."""
         return self._list("/v1/owners", "owners", {"name": name}, limit)
+
+    def owner(self, fingerprint: str) -> dict[str, Any]:
+        """Return who registered a public key.
+
+        Raises:
+            NotFoundError: Nobody did.
+        """
+        return self._get(f"/v1/owners/{path_part(require_digest(fingerprint))}", "owner")
+
+    def registered_name(self, fingerprint: str) -> str:
+        """Return the name under which a public key is registered, from the log.
+
+        Raises:
+            NotFoundError: It is not registered.
+            TransparencyError: The registry says something else than the log.
+        """
+        given = self.receipt(member(self.owner(fingerprint), "entry_id", str, "owner"))
+        registration = given.statement(Registration)
+        if registration.signer().fingerprint != fingerprint:
+            raise another_entry()
+        return registration.owner
+
+    def successors(self, key_id: str, fingerprint: str) -> list[dict[str, Any]]:
+        """Return the filings of an owner that are to take a key's place, the newest first.
+
+        Args:
+            key_id: Of the key that they succeed.
+            fingerprint: Of the owner's public key.
+        """
+        rows = self.search(fingerprint=fingerprint, limit=_MAX_OWN_FILINGS)
+        return [row for row in rows if row.get("succeeds") == key_id]
 
     def disputes(self, state: str | None = None, limit: int = PAGE_ROWS) -> list[dict[str, Any]]:
         """Return disputes, the newest first."""
@@ -376,6 +428,10 @@ class AuthorityReader:
 
     # --- How it is done. ---
 
+    def _require_unchanged(self, found: TrustedAuthority) -> None:
+        require_same(self.trust, name=found.name, public_key=found.public_key)
+        require_same_time(self.trust, roots=found.roots, local_time=found.local_time)
+
     def _get(self, path: str, what: str) -> dict[str, Any]:
         return self._connection.get(path).to_json(what)
 
@@ -406,8 +462,9 @@ class AuthorityReader:
     def _take(self, content: bytes) -> GivenReceipt:
         receipt = Receipt.parse(content)
         trust = self.trust
-        require_same(trust, name=receipt.authority, public_key=receipt.public_key)
+        require_trusted_receipt(trust, receipt)
         checked = check_receipt(receipt, trust.public_key, trust.roots)
+        require_trusted_time(trust, checked)
         self.log.agree(receipt.checkpoint)
         return GivenReceipt(receipt=receipt, checked=checked)
 

@@ -1,14 +1,16 @@
 """What a checker knows about authorities from elsewhere: their public keys and time-stamp roots.
 
 Kept in one small file, ``trust.json``. An authority is added once, after somebody compared its
-fingerprint; a key that changes later is refused, loudly, until the old one is removed by hand.
+fingerprint; a key that changes later is refused, loudly, until the old one is removed by hand. So
+are other roots of its time stamps, or time that is only its own from now on, until somebody
+accepts them.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -18,7 +20,16 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from pydantic import Field
 
 from nsmark.authority.client.http import normalise_url
-from nsmark.authority.fields import AuthorityName, Line, Pem, Record, Time, public_key_of
+from nsmark.authority.fields import (
+    AuthorityName,
+    Line,
+    Pem,
+    Record,
+    Time,
+    parse_time,
+    public_key_of,
+)
+from nsmark.authority.receipt import CheckedReceipt, Receipt
 from nsmark.errors import InputError, NsmarkError, TransparencyError, UsageError
 from nsmark.files import read_bounded, write_json
 from nsmark.identity import PublicKey, parse_json_object
@@ -67,7 +78,7 @@ class TrustedAuthority:
     """Whether its time stamps are only its own word."""
 
     since: str
-    """When it was added."""
+    """When it was added, or its roots were last renewed."""
 
     @property
     def note_key(self) -> NoteKey:
@@ -177,15 +188,43 @@ class TrustStore:
                 )
 
     def add(self, authority: TrustedAuthority) -> None:
-        """Remember an authority; its key must not differ from the one remembered.
+        """Remember an authority; its key and time must not differ from what is remembered.
 
         Raises:
-            TransparencyError: It does.
+            TransparencyError: They do.
             FileAccessError: The file cannot be written.
         """
         self.refuse_change(authority)
-        others = [one for one in self.authorities() if one.url != authority.url]
-        self._write([*others, authority])
+        others = self.authorities()
+        for known in others:
+            if known.name == authority.name:
+                require_same_time(known, roots=authority.roots, local_time=authority.local_time)
+        self._write([*(one for one in others if one.url != authority.url), authority])
+
+    def renew(self, authority: TrustedAuthority) -> TrustedAuthority:
+        """Accept the roots and the kind of time that a trusted authority shows now.
+
+        Returns:
+            What is remembered: receipts given under earlier roots stay good.
+
+        Raises:
+            TransparencyError: Its key is another one.
+            UsageError: It is not trusted, or showed too many roots in its life.
+            FileAccessError: The file cannot be written.
+        """
+        self.refuse_change(authority)
+        known = self.find(authority.url)
+        roots = tuple(dict.fromkeys((*known.roots, *authority.roots)))
+        if len(roots) > _MAX_ROOTS:
+            raise UsageError(
+                f"{known.url} had more than {_MAX_ROOTS} time-stamp roots so far",
+                f"begin anew: `nsmark client trust {known.url} --forget`; check earlier receipts "
+                "with --roots",
+            )
+        renewed = replace(known, roots=roots, local_time=authority.local_time, since=utc_now())
+        others = [one for one in self.authorities() if one.url != known.url]
+        self._write([*others, renewed])
+        return renewed
 
     def forget(self, url: str) -> TrustedAuthority:
         """Remove an authority.
@@ -222,12 +261,77 @@ def require_same(known: TrustedAuthority, *, name: str, public_key: PublicKey) -
         )
 
 
+def require_same_time(
+    known: TrustedAuthority, *, roots: Sequence[x509.Certificate], local_time: bool
+) -> None:
+    """Refuse an authority whose time stamps are no longer those that were trusted.
+
+    Raises:
+        TransparencyError: It shows a root that nobody vouched for, or its time is of another kind.
+    """
+    if local_time != known.local_time:
+        raise TransparencyError(
+            f"THE AUTHORITY'S TIME HAS CHANGED: {known.url} shows {_whose_time(local_time)}, "
+            f"trusted since {known.since} are {_whose_time(known.local_time)}",
+            _renew_hint(known),
+        )
+    _require_known_roots(known, roots)
+
+
+def require_trusted_receipt(known: TrustedAuthority, receipt: Receipt) -> None:
+    """Refuse a receipt, before it is checked, whose key or roots are not the trusted ones.
+
+    Raises:
+        TransparencyError: They are not.
+    """
+    require_same(known, name=receipt.authority, public_key=receipt.public_key)
+    _require_known_roots(known, receipt.roots)
+
+
+def require_trusted_time(known: TrustedAuthority, checked: CheckedReceipt) -> None:
+    """Refuse a receipt whose time is only the authority's own where better was trusted.
+
+    What was stamped before the authority's time was renewed keeps the time that it has.
+
+    Raises:
+        TransparencyError: It is.
+    """
+    if checked.is_local_time and not known.local_time and checked.time >= parse_time(known.since):
+        raise TransparencyError(
+            f"THE AUTHORITY'S TIME HAS CHANGED: the receipt bears {_whose_time(True)}, trusted "
+            f"since {known.since} are {_whose_time(False)}",
+            _renew_hint(known),
+        )
+
+
 def config_folder() -> Path:
     """Return where a user's settings are kept (XDG)."""
     base = os.environ.get("XDG_CONFIG_HOME", "")
     # A relative path there is to be ignored, says the standard.
     root = Path(base) if os.path.isabs(base) else Path.home() / ".config"
     return root / "nsmark"
+
+
+def _require_known_roots(known: TrustedAuthority, roots: Sequence[x509.Certificate]) -> None:
+    for root in roots:
+        if root not in known.roots:
+            raise TransparencyError(
+                f"THE ROOTS OF THE AUTHORITY'S TIME STAMPS HAVE CHANGED: {known.url} shows "
+                f"{root.fingerprint(hashes.SHA256()).hex()}, which is not among those trusted "
+                f"since {known.since}",
+                _renew_hint(known),
+            )
+
+
+def _renew_hint(known: TrustedAuthority) -> str:
+    return (
+        "ask the authority by another way whether and why; only then accept it: "
+        f"`nsmark client trust {known.url} --renew`"
+    )
+
+
+def _whose_time(is_local: bool) -> str:
+    return "times that are only its own word" if is_local else "independent time stamps"
 
 
 def _to_authority(entry: _Entry) -> TrustedAuthority:

@@ -119,6 +119,7 @@ VIEW_DEPOSITS = Table(
     Column("content_bytes", BigInteger, nullable=False),
     Column("model_digest", _DIGEST, index=True),
     Column("note", Text, nullable=False),
+    Column("proven", _TIME),
 )
 
 VIEW_PUBLICATIONS = Table(
@@ -157,6 +158,7 @@ VIEW_DEFENCES = Table(
     Column("fingerprint", _DIGEST, nullable=False),
     Column("evidence", _DIGEST),
     Column("statement", Text, nullable=False),
+    Column("released", _TIME),
 )
 
 VIEW_RULINGS = Table(
@@ -197,6 +199,17 @@ CONTENT_FILES = Table(
     Column("bytes", BigInteger, nullable=False),
 )
 
+HANDED_OVER = Table(
+    "handed_over",
+    METADATA,
+    Column("entry_id", _DIGEST, primary_key=True),
+    Column("content", _DIGEST, ForeignKey(CONTENTS.c.sha256), nullable=False),
+    Column("fingerprint", _DIGEST, nullable=False, index=True),
+    Column("bytes", BigInteger, nullable=False),
+    Column("time", _TIME, nullable=False),
+)
+"""Who gave which content: knowing a digest is not having the bytes."""
+
 JOBS = Table(
     "jobs",
     METADATA,
@@ -214,6 +227,10 @@ JOBS = Table(
     Column("started", _TIME),
     Column("heartbeat", _TIME),
     Column("finished", _TIME),
+    Column("owner", _DIGEST),
+    Column("not_before", _TIME),
+    Column("troubles", Integer, nullable=False, server_default="0"),
+    Index(None, "owner", "started"),
 )
 
 TOKENS = Table(

@@ -55,7 +55,7 @@ def apply_entry(connection: Connection, entry: LogEntry, statement: Statement) -
         case Filing():
             _insert(connection, VIEW_FILINGS, entry, _filing_row(statement))
         case Deposit():
-            row = statement.model_dump(exclude={"authority", "public_key"})
+            row = statement.model_dump(exclude={"authority", "public_key", "token"})
             row["fingerprint"] = statement.signer().fingerprint
             _insert(connection, VIEW_DEPOSITS, entry, row)
         case Publication():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -89,7 +88,6 @@ def create_app(
         rates=rates,
         checkers=Checkers(options.check_processes),
         spool=Spool(authority.settings.folder / SPOOL_FOLDER, options.max_spooled_bytes),
-        streams=threading.Semaphore(options.max_streams),
         queue=queue,
         has_worker=has_worker,
     )
@@ -109,7 +107,7 @@ def create_app(
     add_error_handlers(app, [route for router in ROUTERS for route in router.routes])
     # The last one added is the outermost.
     app.add_middleware(Bodies, options=options)
-    app.add_middleware(Turnstile, rates=rates)
+    app.add_middleware(Turnstile, rates=rates, options=options)
     app.add_middleware(Outer)
     app.add_middleware(ProblemPages, authority=authority)
     app.openapi = lambda: _describe(app)  # type: ignore[method-assign]

@@ -71,6 +71,7 @@ class _Body:
         self._max_bytes = options.max_document_bytes
         self._received = 0
         self._begin: float | None = None
+        self._waited, self._came = 0.0, 0
         has_length = self._announced not in ("", "0")
         self.is_over = not has_length and b"transfer-encoding" not in headers
 
@@ -81,25 +82,39 @@ class _Body:
     async def receive(self) -> Message:
         if self.is_over:
             return await self._receive()
+        now = time.monotonic()
         if self._begin is None:
-            self._begin = time.monotonic()
+            self._begin = now
             self._check_announced()
+        left = self._begin + self._options.body_seconds - now
         try:
-            async with asyncio.timeout(self._options.idle_seconds):
+            async with asyncio.timeout(max(0.0, min(self._options.idle_seconds, left))):
                 message = await self._receive()
         except TimeoutError as error:
             raise self._too_slow() from error
         if message["type"] != "http.request":
             self.is_over = True
             return message
-        self._received += len(message.get("body", b""))
+        num_bytes = len(message.get("body", b""))
+        self._received += num_bytes
         self.is_over = not message.get("more_body", False)
         if self._received > self._max_bytes:
             raise self._too_large()
-        late = time.monotonic() - self._begin - self._options.grace_seconds
-        if not self.is_over and self._received < late * self._options.min_bytes_per_second:
-            raise self._too_slow()
+        self._require_rate(time.monotonic() - now, num_bytes)
         return message
+
+    def _require_rate(self, seconds: float, num_bytes: int) -> None:
+        """Give up a body that came too slowly of late, however fast it was before.
+
+        Only the time in which we waited for it counts: a busy disk is not the sender's fault.
+        """
+        self._waited += seconds
+        self._came += num_bytes
+        if self.is_over or self._waited < self._options.rate_seconds:
+            return
+        if self._came < self._waited * self._options.min_bytes_per_second:
+            raise self._too_slow()
+        self._waited, self._came = 0.0, 0
 
     async def drain(self) -> None:
         """Throw away what is still coming, for a while."""

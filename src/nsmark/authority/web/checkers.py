@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 
 from anyio import CapacityLimiter, to_thread
@@ -31,6 +32,15 @@ def usual_processes() -> int:
     return min(MAX_PROCESSES, max(0, (os.cpu_count() or 1) - 1))
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found out about something that should be a receipt."""
+
+    result: ReceiptCheck
+    entry_id: str | None
+    """Of the entry that it is about, proven or not; None: it is no receipt at all."""
+
+
 class Checkers:
     """Checks receipts, in processes of its own or, without any, in threads."""
 
@@ -39,7 +49,7 @@ class Checkers:
         self._pool = self._start()
         self._in_threads = CapacityLimiter(_MAX_IN_THREADS)
 
-    async def check(self, content: bytes, public_key: str, roots: str) -> ReceiptCheck:
+    async def check(self, content: bytes, public_key: str, roots: str) -> Checked:
         """Return what a receipt proves.
 
         Args:
@@ -85,19 +95,23 @@ def _end_with(parent: BaseProcess) -> None:
     os._exit(0)
 
 
-def check_document(content: bytes, public_key: str, roots: str) -> ReceiptCheck:
+def check_document(content: bytes, public_key: str, roots: str) -> Checked:
     """Return what a receipt proves, by a key and roots in PEM form."""
     try:
-        checked = check_receipt(Receipt.parse(content), _read_key(public_key), _read_roots(roots))
+        receipt = Receipt.parse(content)
     except TransparencyError as error:
-        return ReceiptCheck(valid=False, reason=str(error), hint=error.hint)
+        return Checked(_refusal(error), None)
+    try:
+        checked = check_receipt(receipt, _read_key(public_key), _read_roots(roots))
+    except TransparencyError as error:
+        return Checked(_refusal(error), receipt.entry_id)
     statement = checked.statement
     owner = None
     if isinstance(statement, Registration):
         owner = statement.owner
     elif isinstance(statement, Filing):
         owner = statement.claim["owner"]
-    return ReceiptCheck(
+    result = ReceiptCheck(
         valid=True,
         entry_id=checked.entry_id,
         index=checked.index,
@@ -109,6 +123,11 @@ def check_document(content: bytes, public_key: str, roots: str) -> ReceiptCheck:
         local_time=checked.is_local_time,
         tree_size=checked.tree_size,
     )
+    return Checked(result, checked.entry_id)
+
+
+def _refusal(error: TransparencyError) -> ReceiptCheck:
+    return ReceiptCheck(valid=False, reason=str(error), hint=error.hint)
 
 
 @functools.lru_cache(4)

@@ -15,6 +15,7 @@ from nsmark.authority.queueing import WorkQueue
 from nsmark.authority.records import Account
 from nsmark.authority.service import Authority
 from nsmark.authority.web.checkers import Checkers
+from nsmark.authority.web.crowds import Crowd
 from nsmark.authority.web.errors import WebError
 from nsmark.authority.web.limits import RateLimits
 from nsmark.authority.web.options import WebOptions
@@ -36,8 +37,8 @@ class Context:
     rates: RateLimits
     spool: Spool
     checkers: Checkers
-    streams: threading.Semaphore
-    """How many progress streams may still be opened."""
+    streams: Crowd = field(default_factory=Crowd)
+    """Progress streams that are open, by address; for the event loop alone."""
 
     queue: WorkQueue | None = None
     """By which workers are woken; without it they look for themselves, a little later."""

@@ -80,8 +80,7 @@ def deposits(
 def one_deposit(here: Here, entry_id: Annotated[EntryId, Path()]) -> DepositDetail:
     """Return a deposit by its entry."""
     found = here.authority.registry.deposit(entry_id)
-    is_folder = found.what == "model"
-    has_content = here.authority.contents.has(found.content_sha256, is_folder=is_folder)
+    has_content = here.authority.contents.handed_over(entry_id) is not None
     return DepositDetail(**DepositView.of(found).model_dump(), has_content=has_content)
 
 

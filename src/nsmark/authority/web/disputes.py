@@ -10,6 +10,7 @@ from typing import Annotated
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from nsmark.authority.receipt import Receipt
 from nsmark.authority.records import DisputeState, OpenedDispute
@@ -28,6 +29,7 @@ from nsmark.authority.web.documents import (
     receipt_responses,
 )
 from nsmark.authority.web.errors import WebError
+from nsmark.authority.web.limits import caller
 from nsmark.authority.web.models import (
     Cursor,
     DefenceView,
@@ -115,14 +117,19 @@ def dispute(here: Here, entry_id: Annotated[EntryId, Path()]) -> DisputeDetail:
     response_class=StreamingResponse,
     responses=_EVENTS | problems(404, 422),
 )
-async def events(here: Here, entry_id: Annotated[EntryId, Path()]) -> StreamingResponse:
+async def events(
+    request: Request, here: Here, entry_id: Annotated[EntryId, Path()]
+) -> StreamingResponse:
     """Tell how the measurement goes on, until it is over."""
     first = await to_thread.run_sync(find_detail, here, entry_id)
-    if not here.streams.acquire(blocking=False):
+    who, options = caller(request.scope), here.options
+    count = here.streams.enter(who)
+    if count > options.streams_per_address or here.streams.total > options.max_streams:
+        here.streams.leave(who)
         raise WebError(
             429, "too many streams are open", "ask for the dispute itself", {"Retry-After": "10"}
         )
-    return StreamingResponse(_progress(here, first), media_type="text/event-stream")
+    return _Stream(here, who, _progress(here, first))
 
 
 @router.post(
@@ -207,28 +214,40 @@ def find_detail(here: Context, entry_id: str) -> DisputeDetail:
     )
 
 
+class _Stream(StreamingResponse):
+    """Counted out when it ends, also if nobody was there to hear its beginning."""
+
+    def __init__(self, here: Context, who: str, events: AsyncIterator[str]) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._here, self._who = here, who
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._here.streams.leave(self._who)
+
+
 async def _progress(here: Context, first: DisputeDetail) -> AsyncIterator[str]:
     """Yield an event whenever something changed."""
     options = here.options
     end = time.monotonic() + options.stream_seconds
-    try:
-        shown, spoken = "", time.monotonic()
-        detail = first
-        while not here.stopping.is_set() and time.monotonic() < end:
-            over = detail.dispute.state != "open"
-            document = detail.model_dump_json()
-            if document != shown or over:
-                yield f"event: {'done' if over else 'progress'}\ndata: {document}\n\n"
-                shown, spoken = document, time.monotonic()
-            elif time.monotonic() - spoken > _KEEP_ALIVE_SECONDS:
-                yield ": still here\n\n"
-                spoken = time.monotonic()
-            if over:
-                return
-            await asyncio.sleep(options.poll_seconds)
-            try:
-                detail = await to_thread.run_sync(find_detail, here, first.dispute.entry_id)
-            except NsmarkError:
-                return
-    finally:
-        here.streams.release()
+    shown, spoken = "", time.monotonic()
+    detail = first
+    while not here.stopping.is_set() and time.monotonic() < end:
+        over = detail.dispute.state != "open"
+        document = detail.model_dump_json()
+        if document != shown or over:
+            yield f"event: {'done' if over else 'progress'}\ndata: {document}\n\n"
+            shown, spoken = document, time.monotonic()
+        elif time.monotonic() - spoken > _KEEP_ALIVE_SECONDS:
+            yield ": still here\n\n"
+            spoken = time.monotonic()
+        if over:
+            return
+        await asyncio.sleep(options.poll_seconds)
+        try:
+            detail = await to_thread.run_sync(find_detail, here, first.dispute.entry_id)
+        except NsmarkError:
+            return

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
-from nsmark.authority.receipt import MAX_RECEIPT_BYTES, Receipt
+from nsmark.authority.receipt import Receipt
 from nsmark.authority.statements import MAX_STATEMENT_BYTES, Statement, parse_statement
 from nsmark.authority.web.bodies import allow_bytes
 from nsmark.authority.web.errors import PROBLEM_TYPE, WebError
@@ -17,6 +17,11 @@ from nsmark.transparency import Envelope
 
 MAX_SIGNED_BYTES = 2 * MAX_STATEMENT_BYTES
 """Of a statement in its envelope."""
+
+MAX_CHECKED_BYTES = 1 << 20
+"""Of a receipt that is checked here: its entry is a statement that we took, so it is shorter than
+what readers of receipts prepare for. The rest is at most 128 KiB of checkpoint, as much of token,
+16 roots of 16 KiB each, and 63 hashes."""
 
 _ENVELOPE_SCHEMA = {
     "type": "object",
@@ -137,7 +142,7 @@ async def read_document(request: Request, max_bytes: int = MAX_SIGNED_BYTES) -> 
 
 async def read_receipt(request: Request) -> bytes:
     """Return a body that should be a receipt."""
-    return await read_document(request, MAX_RECEIPT_BYTES)
+    return await read_document(request, MAX_CHECKED_BYTES)
 
 
 def peek(document: bytes) -> Statement:

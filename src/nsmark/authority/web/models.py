@@ -133,6 +133,9 @@ class DepositView(View):
     content_bytes: int
     model_digest: Digest | None
     note: str
+    proven: Annotated[
+        Time | None, Field(description="An earlier time that a time stamp from outside proves.")
+    ]
 
 
 class DepositDetail(DepositView):
@@ -182,6 +185,9 @@ class DefenceView(View):
     fingerprint: Fingerprint
     evidence: Annotated[Digest | None, Field(description="A deposit or filing of his.")]
     statement: str
+    released: Annotated[
+        Time | None, Field(description="Since when the suspect is public, as he says.")
+    ]
 
 
 class RulingView(View):

@@ -27,7 +27,7 @@ from nsmark.authority.web.models import (
     make_page,
 )
 from nsmark.authority.web.security import NEEDS_TOKEN, AnyReader, AnyWriter, count_enrolment
-from nsmark.errors import AccessDeniedError, NotFoundError
+from nsmark.errors import AccessDeniedError, ConflictError
 
 router = APIRouter(prefix="/v1", tags=["owners"])
 _DAY_SECONDS = 24 * 3600
@@ -94,11 +94,18 @@ def owner(here: Here, fingerprint: Annotated[Fingerprint, Path()]) -> OwnerView:
     "/tokens",
     status_code=201,
     summary="Make a further token",
-    responses=problems(401, 403, 413, 415, 422),
+    responses=problems(401, 403, 409, 413, 415, 422),
     openapi_extra=NEEDS_TOKEN,
 )
 def new_token(here: Here, account: AnyWriter, wish: TokenRequest) -> NewToken:
-    """Make a token for no more than the present one is good for, and for no longer."""
+    """Make a token for no more than the present one is good for, and for no longer.
+
+    An owner has 32 at most that are neither revoked nor too old.
+    """
+    if account.fingerprint is None and "admin" not in account.scopes:
+        raise AccessDeniedError(
+            "the token has no owner who could have a further one", "ask those who run the authority"
+        )
     if not set(wish.scopes) <= set(account.scopes):
         raise AccessDeniedError(
             "the token is not good for all of these scopes", "ask for fewer, or register again"
@@ -111,6 +118,7 @@ def new_token(here: Here, account: AnyWriter, wish: TokenRequest) -> NewToken:
             fingerprint=account.fingerprint,
             label=wish.label,
             seconds=max(0, min(wish.days * _DAY_SECONDS, left)),
+            makes_room=False,
         )
         who = account.fingerprint or account.token_id
         here.authority.accounts.note_in(connection, who, "token", made.account.token_id, "made")
@@ -120,9 +128,28 @@ def new_token(here: Here, account: AnyWriter, wish: TokenRequest) -> NewToken:
 @router.get("/tokens", summary="One's tokens", responses=problems(401), openapi_extra=NEEDS_TOKEN)
 def tokens(here: Here, account: AnyReader) -> TokenList:
     """List the tokens of the caller; those who run the authority see all."""
-    fingerprint = None if "admin" in account.scopes else account.fingerprint
-    found = here.authority.accounts.tokens(fingerprint)
+    found = here.authority.accounts.tokens(by=account)
     return TokenList(items=[TokenView.of(each) for each in found])
+
+
+@router.delete(
+    "/tokens",
+    summary="Revoke all one's tokens",
+    responses=problems(401, 409),
+    openapi_extra=NEEDS_TOKEN,
+)
+def revoke_all(here: Here, account: AnyWriter) -> TokenList:
+    """Make all tokens of the caller worthless, also the present one and those made from it.
+
+    For whoever fears that one was stolen: he registers again afterwards, with a new challenge.
+    """
+    if account.fingerprint is None:
+        raise ConflictError("the token has no owner who could have others", "revoke it by its id")
+    accounts = here.authority.accounts
+    revoked = accounts.revoke_all(account.fingerprint)
+    for each in revoked:
+        accounts.note(account.fingerprint, "token", each.token_id, "revoked")
+    return TokenList(items=[TokenView.of(each) for each in revoked])
 
 
 @router.delete(
@@ -136,10 +163,7 @@ def revoke(
     here: Here, account: AnyWriter, token_id: Annotated[str, Path(pattern="^[0-9a-f]{16}$")]
 ) -> Response:
     """Make one of the caller's tokens worthless from now on."""
-    fingerprint = None if "admin" in account.scopes else account.fingerprint
     accounts = here.authority.accounts
-    if token_id not in {each.token_id for each in accounts.tokens(fingerprint)}:
-        raise NotFoundError(f"there is no token {token_id!r} of yours", "list your tokens")
-    accounts.revoke(token_id)
+    accounts.revoke(token_id, by=account)
     accounts.note(account.fingerprint or account.token_id, "token", token_id, "revoked")
     return Response(status_code=204)

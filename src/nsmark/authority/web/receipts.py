@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 from anyio import to_thread
 from cryptography import x509
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 
-from nsmark.authority.receipt import Receipt
 from nsmark.authority.service import Authority
 from nsmark.authority.stamping import roots_pem
 from nsmark.authority.web.context import Context, Here
@@ -22,7 +21,8 @@ from nsmark.authority.web.documents import (
 )
 from nsmark.authority.web.errors import WebError
 from nsmark.authority.web.models import EntryId, ReceiptCheck
-from nsmark.errors import NotFoundError, TransparencyError
+from nsmark.authority.web.security import count_check
+from nsmark.errors import NotFoundError
 
 router = APIRouter(prefix="/v1/receipts", tags=["receipts"])
 # What is no receipt is answered like one that proves nothing.
@@ -50,6 +50,7 @@ def receipt(here: Here, entry_id: Annotated[EntryId, Path()]) -> Response:
 @router.post(
     "/check",
     summary="Check a receipt",
+    dependencies=[Depends(count_check)],
     responses=problems(400, 413, 415),
     openapi_extra=document_body(_ANYTHING, needs_token=False),
 )
@@ -65,23 +66,23 @@ async def check_content(here: Context, content: bytes) -> ReceiptCheck:
     """Return what a receipt proves, by this authority's key and roots, and what its log says."""
     authority = here.authority
     public_key = authority.public_key.to_pem()
-    found = await here.checkers.check(content, public_key, roots_pem(authority.roots))
-    if not found.valid:
+    checked = await here.checkers.check(content, public_key, roots_pem(authority.roots))
+    if not checked.result.valid and checked.entry_id is not None:
         # Stamped before the authority changed its time stamps: then by the roots on record.
-        earlier = await to_thread.run_sync(_roots_on_record, authority, content)
-        if earlier is None:
-            return found
-        found = await here.checkers.check(content, public_key, roots_pem(earlier))
+        earlier = await to_thread.run_sync(_roots_on_record, authority, checked.entry_id)
+        if earlier is not None:
+            checked = await here.checkers.check(content, public_key, roots_pem(earlier))
+    found = checked.result
     if not found.valid or found.entry_id is None:
         return found
     index = await to_thread.run_sync(authority.log.index_of, found.entry_id)
     return found.model_copy(update={"in_log": index == found.index})
 
 
-def _roots_on_record(authority: Authority, content: bytes) -> tuple[x509.Certificate, ...] | None:
+def _roots_on_record(authority: Authority, entry_id: str) -> tuple[x509.Certificate, ...] | None:
     """Return the roots with which an entry was stamped, if they are others than today's."""
     try:
-        roots = authority.log.receipt(Receipt.parse(content).entry_id).roots
-    except (NotFoundError, TransparencyError):
+        roots = authority.log.receipt(entry_id).roots
+    except NotFoundError:
         return None
     return None if roots == authority.roots else roots

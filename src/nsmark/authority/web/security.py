@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from fastapi.security.utils import get_authorization_scheme_param
 
-from nsmark.authority.records import SCOPES, Account, Scope
+from nsmark.authority.records import Account, Scope
 from nsmark.authority.web.context import Context, Here
 from nsmark.authority.web.errors import WebError
 from nsmark.authority.web.limits import caller
@@ -31,41 +31,37 @@ def require(scope: Scope | None = None, *, writes: bool = True) -> Callable[...,
 
     Args:
         scope: What for; None for any.
-        writes: Whether the call counts as one of the token's writes.
+        writes: Whether the call counts as one of the owner's writes.
     """
 
     def _authenticated(request: Request, here: Here) -> Account:
         account = _authenticate(request, here)
         request.state.token_id = account.token_id
+        request.state.writer = writer = account.fingerprint or account.token_id
         if scope is not None and scope not in account.scopes:
-            here.authority.accounts.note(
-                account.fingerprint or account.token_id, "access", _route(request), "denied"
-            )
+            here.authority.accounts.note(writer, "access", _route(request), "denied")
             raise WebError(
                 403, f"the token is not good for {scope!r}", "ask with one that has this scope"
             )
         if writes:
-            here.rates.count("write", account.token_id)
+            here.rates.count("write", writer)
         return account
 
     return _authenticated
 
 
 def _authenticate(request: Request, here: Context) -> Account:
-    who = caller(request.scope)
-    here.rates.require_free("refusal", who)
     scheme, token = get_authorization_scheme_param(request.headers.get("authorization"))
     if scheme.lower() != "bearer" or not token:
         raise _no_token("this needs a token, in the header Authorization: Bearer …")
-    refusal = ""
-    for scope in SCOPES:
-        try:
-            return here.authority.accounts.authenticate(token, scope)
-        except AccessDeniedError as error:
-            refusal = refusal or str(error)
-    here.rates.count("refusal", who)
-    here.authority.accounts.note(who, "access", _route(request), "no valid token")
-    raise _no_token(refusal)
+    try:
+        return here.authority.accounts.authenticate(token)
+    except AccessDeniedError as error:
+        # Only now: those with a right token behind the same address are not to suffer for it.
+        who = caller(request.scope)
+        here.rates.count("refusal", who)
+        here.authority.accounts.note(who, "access", _route(request), "no valid token")
+        raise _no_token(str(error)) from error
 
 
 def _route(request: Request) -> str:
@@ -85,6 +81,11 @@ def _no_token(detail: str) -> WebError:
 async def count_enrolment(request: Request, here: Here) -> None:
     """Count a call that needs no token but leaves something behind."""
     here.rates.count("enrolment", caller(request.scope))
+
+
+async def count_check(request: Request, here: Here) -> None:
+    """Count a receipt that is to be checked, before anything of it is read."""
+    here.rates.count("check", caller(request.scope))
 
 
 Filer = Annotated[Account, Depends(require("file"))]

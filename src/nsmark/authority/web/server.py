@@ -13,14 +13,23 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nsmark.authority.web.context import Context
+from nsmark.authority.web.crowds import Crowd, Uncounted
+from nsmark.authority.web.errors import problem
+from nsmark.authority.web.limits import network_group, too_many_at_once
+from nsmark.authority.web.options import WebOptions
+from nsmark.authority.web.outer import Outer
 from nsmark.errors import UsageError
 
 _BACKLOG = 512
 _MAX_CONNECTIONS = 512
 _STOP_SECONDS = 5
+_REFUSAL_SECONDS = 2.0
+"""In which a connection must have asked for something to hear that it is one too many."""
+
 _MAX_HEADER_BYTES = 64 << 10
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
@@ -44,8 +53,11 @@ class WebServer(uvicorn.Server):
         context: Context = app.state.context
         self._context, self._on_started = context, on_started
 
-        class Protocol(_ImpatientProtocol):
-            header_seconds = context.options.header_seconds
+        class Protocol(_GuardedProtocol):
+            options = context.options
+            crowd = Crowd()
+            refusing = _refusing(context.options.connections_per_address)
+            uncounted = Uncounted((*context.options.uncounted, *trusted_proxies))
 
         super().__init__(
             uvicorn.Config(
@@ -75,20 +87,44 @@ class WebServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-class _ImpatientProtocol(HttpToolsProtocol):
-    """Closes connections that never finish saying what they want, at whichever request."""
+class _GuardedProtocol(HttpToolsProtocol):
+    """Closes connections that never finish saying what they want, at whichever request.
 
-    header_seconds = 20.0
+    And those that are too many of one address. They are told so, for as long as there are not twice
+    as many; more are closed at once.
+    """
+
+    options: WebOptions
+    crowd: Crowd
+    uncounted: Uncounted
+    refusing: Any
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._header_seconds = self.options.header_seconds
         self._awaits_headers, self._num_header_bytes, self._num_complete = True, 0, 0
         self._patience: asyncio.TimerHandle | None = None
+        self._group: str | None = None
+        self._count_in()
         self._begin_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_waiting()
+        if self._group is not None:
+            self.crowd.leave(self._group)
         super().connection_lost(exc)
+
+    def _count_in(self) -> None:
+        most, host = self.options.connections_per_address, self.client[0] if self.client else ""
+        if not most or host in self.uncounted:
+            return
+        self._group = network_group(host)
+        count = self.crowd.enter(self._group)
+        if count > most:
+            self.app = self.refusing
+            self._header_seconds = min(self._header_seconds, _REFUSAL_SECONDS)
+        if count > 2 * most:
+            self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._awaits_headers and self._patience is None:
@@ -111,12 +147,19 @@ class _ImpatientProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _begin_waiting(self) -> None:
-        self._patience = self.loop.call_later(self.header_seconds, self.transport.close)
+        self._patience = self.loop.call_later(self._header_seconds, self.transport.close)
 
     def _end_waiting(self) -> None:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
+
+
+def _refusing(most: int) -> ASGIApp:
+    """Return what answers on connections that are too many."""
+    error = too_many_at_once(most)
+    headers = {**(error.headers or {}), "Connection": "close"}
+    return Outer(problem(error.status_code, error.detail, error.hint, headers))
 
 
 def listen(host: str, port: int) -> socket.socket:

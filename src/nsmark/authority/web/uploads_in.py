@@ -17,7 +17,8 @@ from nsmark.authority.manifest import MAX_FILES
 from nsmark.authority.web.bodies import allow_bytes
 from nsmark.authority.web.documents import MAX_SIGNED_BYTES
 from nsmark.authority.web.errors import WebError
-from nsmark.authority.web.spool import Spool, SpooledFile
+from nsmark.authority.web.limits import network
+from nsmark.authority.web.spool import Spool, SpooledFile, Uploader
 
 _MAX_HEADER_BYTES = 4096
 _MAX_HEADERS = 8
@@ -78,13 +79,16 @@ async def receive_form(request: Request, spool: Spool, limits: FormLimits) -> As
     """Read a form; its files are gone when the block is left.
 
     Raises:
-        WebError: It is too large (413), not multipart (415) or malformed (422).
+        WebError: It is too large (413), not multipart (415) or malformed (422); or there is no
+            room for it now (429, 503).
     """
     boundary = _boundary(request.headers.get("content-type", ""))
     frame = _FRAME_BYTES + limits.max_files * _PER_FILE_BYTES
     texts = len(limits.text_fields) * limits.max_text_bytes
     allow_bytes(request, limits.max_bytes + texts + frame)
-    reader = _FormReader(boundary, spool, limits)
+    address = network(request.scope)
+    who = Uploader(getattr(request.state, "writer", address), address)
+    reader = _FormReader(boundary, spool, who, limits)
     try:
         await _read(request, reader)
         yield reader.form
@@ -113,9 +117,10 @@ async def _read(request: Request, reader: _FormReader) -> None:
 class _FormReader:
     """Callbacks of the parser; what they raise ends the request."""
 
-    def __init__(self, boundary: bytes, spool: Spool, limits: FormLimits) -> None:
+    def __init__(self, boundary: bytes, spool: Spool, who: Uploader, limits: FormLimits) -> None:
         self.form = Form()
         self._spool = spool
+        self._who = who
         self._limits = limits
         self._left = limits.max_bytes
         self._is_over = False
@@ -178,7 +183,7 @@ class _FormReader:
                 raise _too_large(f"the form has more than {self._limits.max_files} files")
             self._text = None
             file_name = _decode(options.get(b"filename", b""))
-            self.form.files.append((file_name, self._spool.open()))
+            self.form.files.append((file_name, self._spool.open(self._who)))
         else:
             raise _malformed("the form has a part of an unknown name")
 

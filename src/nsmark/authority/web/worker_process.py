@@ -11,6 +11,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 _log = logging.getLogger("nsmark.authority.worker_process")
+PRIVATE_UMASK = 0o077
+"""What server and worker write is for the user alone who runs them."""
+
 _STOP_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
@@ -60,6 +63,7 @@ class WorkerProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     start_new_session=True,
+                    umask=PRIVATE_UMASK,
                 )
 
     def _watch(self) -> None:

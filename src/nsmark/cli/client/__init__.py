@@ -5,7 +5,15 @@ from __future__ import annotations
 import click
 
 from nsmark.cli.client.checking import check_receipt
-from nsmark.cli.client.owning import answer, deposit, dispute, file_key, register, withdraw
+from nsmark.cli.client.owning import (
+    answer,
+    deposit,
+    digest,
+    dispute,
+    file_key,
+    register,
+    withdraw,
+)
 from nsmark.cli.client.reading import (
     claim,
     log,
@@ -48,6 +56,7 @@ _COMMANDS = (
     (register, "Register your public key and get a token."),
     (file_key, "File a watermark key and get its receipt."),
     (deposit, "Date a model or recorded outputs."),
+    (digest, "Show what a time stamp of a deposit must be of."),
     (status, "Show where a filing, dispute or deposit stands."),
     (wait, "Wait until a filing or dispute is decided."),
     (dispute, "Claim a suspect with an admitted key."),

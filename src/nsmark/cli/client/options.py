@@ -90,12 +90,22 @@ class Place:
         folder = self.store.path.parent / "checkpoints"
         return folder / f"{trusted.public_key.fingerprint}.note"
 
-    def open_client(self, fingerprint: str | None = None) -> AuthorityClient:
-        """Return a client for a trusted authority, with the token of an owner if there is one."""
+    def open_client(
+        self, fingerprint: str | None = None, *, is_checked: bool = True
+    ) -> AuthorityClient:
+        """Return a client for a trusted authority, with the token of an owner if there is one.
+
+        Args:
+            fingerprint: Of the owner whose token is used.
+            is_checked: Ask first whether it still is the one that was trusted.
+
+        Raises:
+            TransparencyError: It shows another key, other roots or another kind of time.
+        """
         from nsmark.authority.client import AuthorityClient
 
         trusted = self.store.find(self.url)
-        return AuthorityClient(
+        client = AuthorityClient(
             trusted.url,
             self._find_token(trusted.url, fingerprint),
             trusted,
@@ -103,6 +113,13 @@ class Place:
             timeout_seconds=self.timeout_seconds,
             allow_plain_http=self.plain_http,
         )
+        if is_checked:
+            try:
+                client.require_unchanged()
+            except BaseException:
+                client.close()
+                raise
+        return client
 
     def open_stranger(self, url: str) -> AuthorityClient:
         """Return a client for an authority of which nothing is known."""

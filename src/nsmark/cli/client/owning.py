@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,7 @@ from nsmark.cli.output import (
     identity_passphrase_option,
     json_option,
     key_passphrase_option,
+    one_line,
     progress_bar,
     quiet_option,
 )
@@ -147,6 +149,17 @@ def file_key(
 @identity_option
 @click.option("--note", default="", help="Words for the public log.")
 @click.option("--digest-only", is_flag=True, help="Date its digest; the content stays with you.")
+@click.option(
+    "--timestamp",
+    type=file_path,
+    help="An older time stamp (RFC 3161) of its digest, from elsewhere.",
+)
+@click.option(
+    "--timestamp-roots",
+    type=file_path,
+    metavar="PEM",
+    help="Roots to check it against; the authority must believe them, too.",
+)
 @out_option
 @authority_options
 @identity_passphrase_option
@@ -157,6 +170,8 @@ def deposit(
     identity_file: Path,
     note: str,
     digest_only: bool,
+    timestamp: Path | None,
+    timestamp_roots: Path | None,
     out: Path | None,
     place: Place,
     passphrase_file: Path | None,
@@ -169,16 +184,52 @@ def deposit(
     Example:
       nsmark client deposit marked/model --identity alice.pem
       nsmark client deposit outputs.safetensors --identity bob.pem --note "served since May"
+      nsmark client deposit model --identity bob.pem --timestamp old.tsr --timestamp-roots tsa.pem
     """
+    if (timestamp is None) != (timestamp_roots is None):
+        raise click.UsageError("--timestamp and --timestamp-roots come together")
     identity = load_signer(identity_file, passphrase_file)
     with (
         place.open_client(identity.public_key.fingerprint) as client,
         _uploading(quiet) as on_progress,
     ):
         given = client.deposit(
-            path, identity, note=note, hand_over=not digest_only, on_progress=on_progress
+            path,
+            identity,
+            note=note,
+            hand_over=not digest_only,
+            timestamp=timestamp,
+            timestamp_roots=timestamp_roots,
+            on_progress=on_progress,
         )
     _finish(given, out or _beside(path), as_json)
+
+
+@click.command("digest")
+@click.argument("path", type=any_path)
+@json_option
+def digest(path: Path, as_json: bool) -> None:
+    """Show the SHA-256 under which a deposit of PATH goes: what to have a time stamp of.
+
+    \b
+    Example:
+      nsmark client digest model
+      openssl ts -query -sha256 -cert -digest "$(nsmark client digest model)" -out model.tsq
+    """
+    from nsmark.authority.client.content import read_content
+
+    found = read_content(path)
+    if as_json:
+        echo_json(
+            {
+                "content_sha256": found.sha256,
+                "content_bytes": found.num_bytes,
+                "what": found.what,
+                "model_digest": found.model_digest,
+            }
+        )
+    else:
+        click.echo(found.sha256)
 
 
 @click.command("dispute")
@@ -192,6 +243,7 @@ def deposit(
     help="Since when the suspect is public, YYYY-MM-DDTHH:MM:SSZ.",
 )
 @click.option("--statement", required=True, help="Your claim in your own words.")
+@click.option("--yes", is_flag=True, help="Do not ask whether the key may be revealed.")
 @out_option
 @authority_options
 @identity_passphrase_option
@@ -204,6 +256,7 @@ def dispute(
     identity_file: Path,
     released: str,
     statement: str,
+    yes: bool,
     out: Path | None,
     place: Place,
     passphrase_file: Path | None,
@@ -214,7 +267,8 @@ def dispute(
     """Claim SUSPECT with the admitted key KEY (a key file, its receipt or id).
 
     SUSPECT is openai:URL#model, completions:URL#model, recorded:FILE or a model folder. The
-    dispute reveals the key's trigger to the suspect: file a successor in advance.
+    dispute reveals the key's trigger: file a successor in advance. You are told whether there is
+    one and, on a terminal, asked before anything is sent.
 
     \b
     Example:
@@ -222,19 +276,29 @@ def dispute(
     """
     identity = load_signer(identity_file, passphrase_file)
     key_id = key_of(key, _unlock(key_passphrase_file))
-    with (
-        place.open_client(identity.public_key.fingerprint) as client,
-        _uploading(quiet) as on_progress,
-    ):
-        given = client.dispute(
-            key_id,
-            suspect,
-            identity,
-            released=released,
-            statement=statement,
-            on_progress=on_progress,
-        )
-    _finish(given, out, as_json)
+    fingerprint = identity.public_key.fingerprint
+    with place.open_client(fingerprint) as client:
+        successors = client.successors(key_id, fingerprint)
+        _warn_of_reveal(key_id, successors, is_asked=not yes and sys.stdin.isatty())
+        with _uploading(quiet) as on_progress:
+            given = client.dispute(
+                key_id,
+                suspect,
+                identity,
+                released=released,
+                statement=statement,
+                on_progress=on_progress,
+            )
+    ready = _find_ready(successors)
+    shown = "none that is admitted: file one (`nsmark client file --succeeds`)"
+    if ready is not None:
+        shown = f"{ready}  (admitted)"
+    further = {
+        "key_revealed": True,
+        "has_admitted_successor": ready is not None,
+        "successor": ready,
+    }
+    _finish(given, out, as_json, [("successor", shown)], further)
 
 
 @click.command("answer")
@@ -245,6 +309,11 @@ def dispute(
     metavar="ENTRY",
     help="Deposit or filing of yours from before the claim: its id or receipt.",
 )
+@click.option(
+    "--released",
+    metavar="TIME",
+    help="Since when the suspect is public, if the claimant is wrong about it.",
+)
 @click.option("--statement", required=True, help="Your answer in your own words.")
 @out_option
 @authority_options
@@ -254,6 +323,7 @@ def answer(
     dispute_id: str,
     identity_file: Path,
     evidence: str | None,
+    released: str | None,
     statement: str,
     out: Path | None,
     place: Place,
@@ -270,7 +340,13 @@ def answer(
     identity = load_signer(identity_file, passphrase_file)
     proof = None if evidence is None else entry_of(evidence)
     with place.open_client(identity.public_key.fingerprint) as client:
-        given = client.answer(entry_of(dispute_id), identity, evidence=proof, statement=statement)
+        given = client.answer(
+            entry_of(dispute_id),
+            identity,
+            evidence=proof,
+            statement=statement,
+            released=released,
+        )
     _finish(given, out, as_json)
 
 
@@ -318,6 +394,40 @@ def _finish(
         echo_json(receipt_document(given, path, earlier) | (further or {}))
         return
     show([*receipt_rows(given, path), ("earlier receipt", earlier), *(rows or ())])
+
+
+def _warn_of_reveal(key_id: str, successors: list[dict[str, Any]], *, is_asked: bool) -> None:
+    """Say on standard error what a dispute gives away, and ask whether it may be.
+
+    Raises:
+        click.Abort: It may not.
+    """
+    said = [
+        f"The dispute reveals the key {key_id[:16]}…: the respondent sees what he is asked, and so "
+        "its trigger, and the ruling's report is public. He may filter it from then on.",
+    ]
+    if _find_ready(successors) is not None:
+        said.append("An admitted successor of yours takes its place.")
+    elif waiting := [row for row in successors if row.get("state") == "waiting"]:
+        said.append(
+            f"Its successor {str(waiting[0].get('key_id'))[:16]}… is not admitted yet: better wait "
+            "for it."
+        )
+    else:
+        said.append(
+            "NO SUCCESSOR IS FILED for it. Better file one first, of a second mark in the same "
+            "model: `nsmark client file SECOND --succeeds KEY --identity …`"
+        )
+    for line in said:
+        click.echo(one_line(line), err=True)
+    if is_asked:
+        click.confirm("Open the dispute?", abort=True, err=True)
+
+
+def _find_ready(successors: list[dict[str, Any]]) -> str | None:
+    """Return the id of a successor that is admitted and still secret."""
+    ready = (str(row.get("key_id")) for row in successors if row.get("state") == "admitted")
+    return next(ready, None)
 
 
 def _beside(path: Path) -> Path:

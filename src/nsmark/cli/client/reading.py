@@ -34,6 +34,7 @@ _STATES = ["waiting", "admitted", "refused", "revealed", "succeeded", "withdrawn
 _SCOPES = ["file", "dispute", "admin"]
 _GOOD_FILINGS = ("admitted", "revealed", "succeeded")
 _PER_CENT = 100
+_MAX_COMPARED = 100
 
 
 @click.command("status")
@@ -49,6 +50,8 @@ def status(subject: str, place: Place, as_json: bool) -> None:
     """
     with place.open_client() as client:
         kind, found = client.subject(entry_of(subject))
+        if kind == "filing":
+            found |= _names_of(client, [found])[0]
     _show_subject(kind, found, as_json)
 
 
@@ -180,12 +183,14 @@ def search(
     """
     with place.open_client() as client:
         rows = client.search(text, owner=owner, key=key, state=state, limit=limit)
+        rows = [row | names for row, names in zip(rows, _names_of(client, rows), strict=True)]
     if as_json:
         echo_json({"items": rows})
         return
     for row in rows:
-        words = ("time", "state", "key_id", "owner", "message")
-        click.echo("  ".join(one_line(str(row.get(word, ""))) for word in words))
+        words = [row.get(word, "") for word in ("time", "state", "key_id", "owner", "message")]
+        words[3] = _both_names(row)
+        click.echo("  ".join(one_line(str(word)) for word in words))
     if not rows:
         click.echo("nothing was found")
 
@@ -205,15 +210,18 @@ def claim(subject: str, place: Place, as_json: bool) -> None:
 
     with place.open_client() as client:
         given, row = client.claim(entry_of(subject))
-    filing = given.statement(Filing)
+        filing = given.statement(Filing)
+        registered = client.registered_name(filing.signer().fingerprint)
     state = str(row.get("state"))
     if as_json:
-        echo_json(receipt_document(given, None) | {"state": state, "registry": row})
+        named = {"state": state, "registered_owner": registered, "registry": row}
+        echo_json(receipt_document(given, None) | named)
         return
     found = filing.ownership_claim()
     show(
         [
             ("owner", found.owner),
+            ("registered as", None if registered == found.owner else registered),
             ("claim", found.message),
             ("key", filing.key_id),
             ("fingerprint", filing.signer().fingerprint),
@@ -317,6 +325,9 @@ def log(start: int | None, count: int, place: Place, as_json: bool) -> None:
 @click.option("--label", default="", help="A name for the new token.")
 @click.option("--out", type=file_path, help="File for the new token (mode 0600).")
 @click.option("--revoke", metavar="ID", help="Make the token of this id worthless.")
+@click.option(
+    "--revoke-all", is_flag=True, help="Make all your tokens worthless; then register again."
+)
 @click.option("--fingerprint", metavar="HEX", help="Whose token to ask with, if you keep several.")
 @authority_options
 @json_option
@@ -326,11 +337,12 @@ def token(
     label: str,
     out: Path | None,
     revoke: str | None,
+    revoke_all: bool,
     fingerprint: str | None,
     place: Place,
     as_json: bool,
 ) -> None:
-    """List your API tokens, make another one, or revoke one.
+    """List your API tokens, make another one, or revoke one or all.
 
     \b
     Example:
@@ -338,11 +350,19 @@ def token(
       nsmark client token --new file --days 7 --out build-server.token
       nsmark client token --revoke 9f86d081884c7d65
     """
-    if (scopes is None) != (out is None) or (scopes is not None and revoke is not None):
+    asked = (scopes is not None, revoke is not None, revoke_all)
+    if (scopes is None) != (out is None) or sum(asked) > 1:
         raise UsageError("--new needs --out, and excludes --revoke", "do one thing at a time")
     with place.open_client(fingerprint) as client:
         if scopes is not None and out is not None:
             _make_token(client, scopes, days, label, out, as_json)
+            return
+        if revoke_all:
+            count = client.revoke_all_tokens()
+            if as_json:
+                echo_json({"revoked": count})
+            else:
+                click.echo(f"revoked {count}; register again for a new one")
             return
         if revoke is not None:
             client.revoke_token(revoke)
@@ -402,6 +422,34 @@ def _logged_row(index: int, entry: bytes, time: str, trusted: Any) -> dict[str, 
     }
 
 
+def _names_of(client: AuthorityClient, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return for each filing the name under which its key is registered; null if not asked.
+
+    Every owner costs a question, so of very long lists only the first owners are compared.
+    """
+    names: dict[str, str] = {}
+    for fingerprint in dict.fromkeys(str(row.get("fingerprint")) for row in rows):
+        if len(names) == _MAX_COMPARED:
+            click.echo(
+                f"the claims of the first {_MAX_COMPARED} owners were compared with their "
+                "registered names, the others were not: search for less",
+                err=True,
+            )
+            break
+        names[fingerprint] = str(client.owner(fingerprint).get("owner"))
+    return [{"registered_owner": names.get(str(row.get("fingerprint")))} for row in rows]
+
+
+def _is_two_named(row: dict[str, Any]) -> bool:
+    """Return whether a filing's claim names another owner than its key is registered under."""
+    return row.get("registered_owner") not in (None, row.get("owner"))
+
+
+def _both_names(row: dict[str, Any]) -> str:
+    claimed = str(row.get("owner", ""))
+    return f"{claimed} (registered as {row['registered_owner']})" if _is_two_named(row) else claimed
+
+
 def _show_subject(kind: str, found: dict[str, Any], as_json: bool) -> None:
     from nsmark.authority.client.reader import progress_of
 
@@ -413,6 +461,7 @@ def _show_subject(kind: str, found: dict[str, Any], as_json: bool) -> None:
     show(
         [
             (kind, found.get("entry_id")),
+            ("owner", _both_names(found) if _is_two_named(found) else None),
             ("time", found.get("time")),
             ("state", found.get("state")),
             *_reasons(found),

@@ -62,6 +62,10 @@ def monitor(
 ) -> int:
     """Watch that the log only grows, and for entries under your name or key.
 
+    Names are compared as people read them: case, accents, and letters of other scripts that look
+    the same make no difference. It also alerts when the authority shows another key or other
+    time-stamp roots.
+
     Ends with 1 at the first look that gives an alert. With --json every look is one line of JSON.
 
     \b
@@ -81,8 +85,9 @@ def monitor(
     )
     trusted = place.store.find(place.url)
     state = state_file or place.seen_file(trusted).with_suffix(".monitor.json")
-    with place.open_client() as client:
-        watcher = Monitor(client.log, trusted, state, watch)
+    # The monitor looks at the authority itself: what has changed is an alert.
+    with place.open_client(is_checked=False) as client:
+        watcher = Monitor(client.log, trusted, state, watch, client)
         while True:
             try:
                 if _look(watcher, quiet, as_json).alerts:

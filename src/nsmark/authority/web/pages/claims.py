@@ -56,6 +56,7 @@ def claim(here: Here, entry_id: Annotated[EntryId, Path()]) -> Response:
         authority,
         "claim.html",
         filing=filing,
+        registered=authority.registry.owner(filing.fingerprint).owner,
         decision=_decision(here, filing),
         withdrawal=_withdrawal(here, filing),
         job=jobs[-1] if jobs else None,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
-from nsmark.authority.receipt import MAX_RECEIPT_BYTES
 from nsmark.authority.web.context import Context, Here
+from nsmark.authority.web.documents import MAX_CHECKED_BYTES
 from nsmark.authority.web.models import ReceiptCheck
 from nsmark.authority.web.pages.rendering import page
 from nsmark.authority.web.receipts import check_content
+from nsmark.authority.web.security import count_check
 from nsmark.authority.web.uploads_in import FormLimits, receive_form
 
 router = APIRouter(include_in_schema=False)
-_LIMITS = FormLimits("receipt", MAX_RECEIPT_BYTES, max_files=1, text_fields=())
+_LIMITS = FormLimits("receipt", MAX_CHECKED_BYTES, max_files=1, text_fields=())
 
 
 @router.get("/check")
@@ -22,14 +23,14 @@ def check(here: Here) -> Response:
     return _page(here, None)
 
 
-@router.post("/check")
+@router.post("/check", dependencies=[Depends(count_check)])
 async def check_here(request: Request, here: Here) -> Response:
     """Check a receipt with this authority's key and roots.
 
     Nothing is kept and nobody is logged in, so it does not matter which page sent the form.
     """
     async with receive_form(request, here.spool, _LIMITS) as form:
-        content = await to_thread.run_sync(form.one_file().read, MAX_RECEIPT_BYTES)
+        content = await to_thread.run_sync(form.one_file().read, MAX_CHECKED_BYTES)
     if not content:
         missing = ReceiptCheck(
             valid=False, reason="no file was chosen", hint="choose a .receipt file"
@@ -46,5 +47,5 @@ def _page(here: Context, checked: ReceiptCheck | None, status: int = 200) -> Res
         status,
         checked=checked,
         public_key=authority.public_key,
-        max_bytes=MAX_RECEIPT_BYTES,
+        max_bytes=MAX_CHECKED_BYTES,
     )

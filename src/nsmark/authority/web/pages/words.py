@@ -177,7 +177,7 @@ SENTENCES = {
     "key was filed.",
     "preceded": "The suspect carries the watermark of {owner}, but an earlier claim to the same "
     "suspect prevails.",
-    "could_not_measure": "The suspect could not be measured: nothing was found for or against "
+    "could_not_measure": "Not everything could be measured: nothing was ruled for or against "
     "{owner}.",
 }
 KINDS = {

@@ -1,0 +1,44 @@
+"""Time stamps (RFC 3161) that somebody got elsewhere, of what he deposits now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from nsmark.errors import TransparencyError
+from nsmark.files import read_bounded
+from nsmark.transparency.timestamp import check_token, read_root_certificates
+from nsmark.transparency.timestamp_messages import MAX_TOKEN_BYTES, extract_token
+
+_MAX_ROOTS_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideTime:
+    """A token that holds, and the time it says."""
+
+    token: bytes
+    time: datetime
+
+
+def read_outside_time(path: Path, roots: Path, sha256: str) -> OutsideTime:
+    """Read a time stamp and check it, before anybody else does.
+
+    Args:
+        path: A time-stamp authority's whole answer, or the token in it (DER).
+        roots: PEM file with the roots of that authority.
+        sha256: What it must be of.
+
+    Raises:
+        TransparencyError: It is none, or does not hold.
+        FileAccessError: A file cannot be read.
+    """
+    content = read_bounded(path, MAX_TOKEN_BYTES, "time stamp")
+    trusted = read_root_certificates(read_bounded(roots, _MAX_ROOTS_BYTES, "root certificates"))
+    try:
+        token = extract_token(content)
+    except TransparencyError:
+        token = content
+    found = check_token(token, bytes.fromhex(sha256), trusted)
+    return OutsideTime(token, found.time)

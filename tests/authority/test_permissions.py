@@ -1,0 +1,253 @@
+"""What owners may not say, although they sign it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from authority_world import ENDPOINT, NAME, KeyOwner, admit, make_authority, small_key
+from nsmark.authority.fields import format_time
+from nsmark.authority.service import Authority
+from nsmark.authority.stamping import LocalStamper, roots_pem
+from nsmark.authority.statements import Defence, Deposit, Ruling, Suspect, Withdrawal
+from nsmark.errors import ConflictError, InputError, TransparencyError
+from nsmark.transparency.local_authority import LocalAuthority
+from nsmark.transparency.strict_base64 import encode_base64
+from nsmark.transparency.timestamp_messages import build_request, extract_token
+
+CONTENT = b"recorded outputs"
+RECORDED = Suspect(
+    kind="recorded",
+    content_sha256=hashlib.sha256(CONTENT).hexdigest(),
+    content_bytes=len(CONTENT),
+)
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def rule(authority: Authority, dispute: str, outcome: str) -> None:
+    found = authority.registry.dispute(dispute)
+    authority.record_ruling(
+        Ruling(
+            authority=NAME,
+            dispute=dispute,
+            key_id=found.key_id,
+            outcome=outcome,  # type: ignore[arg-type]
+            verdict="owned",
+            reasons=("so it is",),
+            evidence={},
+            report_sha256=None,
+            randomness=None,
+            defence=None,
+            other_claims=(),
+            opened=found.time,
+            measured=found.time,
+            versions={},
+        )
+    )
+
+
+@pytest.fixture
+def claimant(authority: Authority, owner: KeyOwner) -> KeyOwner:
+    """Somebody with an admitted key."""
+    admit(authority, owner.file(authority).entry_id)
+    return owner
+
+
+def answer(respondent: KeyOwner, dispute: str) -> bytes:
+    return respondent.sign(
+        Defence(
+            authority=NAME,
+            public_key=respondent.pem,
+            dispute=dispute,
+            evidence=None,
+            statement="no",
+        )
+    )
+
+
+# --- Disputes. ---
+
+
+def test_a_claim_that_fell_is_not_brought_up_again(
+    authority: Authority, claimant: KeyOwner
+) -> None:
+    rule(authority, authority.open_dispute(claimant.dispute()).entry_id, "fell")
+
+    with pytest.raises(ConflictError, match="fell in an earlier dispute"):
+        authority.open_dispute(claimant.dispute(words="again"))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "may"),
+    [("not_shown", False), ("upheld", False), ("not_covered", False), ("could_not_measure", True)],
+)
+def test_the_same_bytes_are_ruled_on_once(
+    authority: Authority, claimant: KeyOwner, outcome: str, may: bool
+) -> None:
+    """Whoever could draw again and again would be right some day."""
+    first = authority.open_dispute(claimant.dispute(suspect=RECORDED), io.BytesIO(CONTENT))
+    again = claimant.dispute(suspect=RECORDED, words="again")
+    with pytest.raises(ConflictError, match="is being ruled on"):
+        authority.open_dispute(again, io.BytesIO(CONTENT))
+    rule(authority, first.entry_id, outcome)
+
+    if may:
+        authority.open_dispute(again, io.BytesIO(CONTENT))
+    else:
+        with pytest.raises(ConflictError) as caught:
+            authority.open_dispute(again, io.BytesIO(CONTENT))
+        assert first.entry_id[:16] in caught.value.hint
+
+
+def test_an_endpoint_may_be_disputed_again(authority: Authority, claimant: KeyOwner) -> None:
+    rule(authority, authority.open_dispute(claimant.dispute()).entry_id, "not_shown")
+
+    assert authority.open_dispute(claimant.dispute(words="it was changed"))
+
+
+def test_too_many_disputes_at_one_time(tmp_path: Path) -> None:
+    authority = make_authority(tmp_path, max_open_disputes=2)
+    claimant = KeyOwner()
+    claimant.register(authority)
+    admit(authority, claimant.file(authority).entry_id)
+    first, _ = (authority.open_dispute(claimant.dispute(words=word)) for word in ("one", "two"))
+
+    with pytest.raises(ConflictError, match="2 disputes of yours are open"):
+        authority.open_dispute(claimant.dispute(words="three"))
+
+    rule(authority, first.entry_id, "not_shown")
+    assert authority.open_dispute(claimant.dispute(words="three"))
+    authority.close()
+
+
+# --- Answers. ---
+
+
+def test_answers_are_taken_until_somebody_measures(
+    authority: Authority, claimant: KeyOwner
+) -> None:
+    respondent, late = KeyOwner(2), KeyOwner(3)
+    for each in (respondent, late):
+        each.register(authority)
+    dispute = authority.open_dispute(claimant.dispute()).entry_id
+    until = authority.registry.dispute(dispute).answer_until
+    authority.answer_dispute(answer(respondent, dispute))  # late, but nobody has begun
+    job = authority.jobs.claim("worker", ["dispute"])
+    assert job is not None
+
+    with pytest.raises(ConflictError, match="is being measured"):
+        authority.answer_dispute(answer(late, dispute))
+
+    # It is put back: whoever measures it later hears this answer, too.
+    authority.jobs.put_back(job.job_id, "worker", delay_seconds=100, message="")
+    authority.answer_dispute(answer(late, dispute))
+    assert len(authority.registry.defences(dispute)) == 2
+    assert authority.registry.dispute(dispute).answer_until == until
+
+
+# --- Withdrawals. ---
+
+
+def test_a_filing_is_not_withdrawn_from_under_its_dispute(
+    authority: Authority, claimant: KeyOwner
+) -> None:
+    filing = authority.registry.filing_of_key(small_key().key_id).entry_id
+    dispute = authority.open_dispute(claimant.dispute(suspect=ENDPOINT)).entry_id
+
+    def withdraw(subject: str) -> None:
+        authority.withdraw(
+            claimant.sign(
+                Withdrawal(authority=NAME, public_key=claimant.pem, subject=subject, reason="")
+            )
+        )
+
+    with pytest.raises(ConflictError, match="is open"):
+        withdraw(filing)
+    withdraw(dispute)
+    withdraw(filing)
+    assert authority.registry.filing(filing).state == "withdrawn"
+
+
+# --- Time stamps from outside. ---
+
+
+class Outside:
+    """A time-stamp authority that the operator believes, and its token of a content."""
+
+    def __init__(self, folder: Path, time: datetime = NOON) -> None:
+        self.stamper = LocalStamper(LocalAuthority.create(folder / "outside", lambda: time))
+        self.roots = folder / "outside.pem"
+        self.roots.write_text(roots_pem(self.stamper.roots))
+        self.time = time
+
+    def token(self, content: bytes = CONTENT) -> str:
+        digest = hashlib.sha256(content).digest()
+        request = build_request(digest)
+        return encode_base64(extract_token(self.stamper.authority.answer(request.der)))
+
+
+def dated(owner: KeyOwner, token: str, proven: str = format_time(NOON)) -> bytes:
+    return owner.sign(
+        Deposit(
+            authority=NAME,
+            public_key=owner.pem,
+            what="recorded",
+            content_sha256=hashlib.sha256(CONTENT).hexdigest(),
+            content_bytes=len(CONTENT),
+            token=token,
+            proven=proven,
+        )
+    )
+
+
+def test_a_time_stamp_from_outside_dates_a_deposit(tmp_path: Path) -> None:
+    outside = Outside(tmp_path)
+    authority = make_authority(tmp_path, evidence_roots=outside.roots)
+    owner = KeyOwner()
+    owner.register(authority)
+
+    receipt = authority.deposit(dated(owner, outside.token()), io.BytesIO(CONTENT))
+
+    found = authority.registry.deposit(receipt.entry_id)
+    assert found.proven == "2026-01-31T12:00:00Z" < found.time
+    assert authority.rebuild_views() == authority.log.size()
+    assert authority.registry.deposit(receipt.entry_id) == found
+    authority.close()
+
+
+def test_a_time_stamp_from_outside_must_hold(tmp_path: Path) -> None:
+    (tmp_path / "stranger").mkdir()
+    outside, stranger = Outside(tmp_path), Outside(tmp_path / "stranger")
+    tomorrow = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
+    (tmp_path / "fast").mkdir()
+    fast = Outside(tmp_path / "fast", tomorrow)
+    outside.roots.write_text(outside.roots.read_text() + fast.roots.read_text())
+    authority = make_authority(tmp_path, evidence_roots=outside.roots)
+    owner = KeyOwner()
+    owner.register(authority)
+
+    for document in (
+        dated(owner, stranger.token()),
+        dated(owner, outside.token(b"something else")),
+        dated(owner, outside.token()[:-8]),
+        dated(owner, "no token"),
+    ):
+        with pytest.raises(TransparencyError):
+            authority.deposit(document)
+    with pytest.raises(InputError, match="says 2026-01-31T12:00:00Z"):
+        authority.deposit(dated(owner, outside.token(), "2025-01-31T12:00:00Z"))
+    with pytest.raises(InputError, match="the time stamp says"):
+        authority.deposit(dated(owner, fast.token(), format_time(tomorrow)))
+    assert authority.log.size() == 1
+    authority.close()
+
+
+def test_an_authority_that_believes_nobody_says_so(authority: Authority, owner: KeyOwner) -> None:
+    token = encode_base64(b"whatever")
+
+    with pytest.raises(InputError, match="no time stamps but its own"):
+        authority.deposit(dated(owner, token))
