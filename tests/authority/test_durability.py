@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import random
@@ -121,8 +122,10 @@ def file_and_kill(tmp_path: Path, database_url: str | None, count: int, kills: i
         for number, entry_id in acknowledged.items():
             statement = (prepared / f"{number}.json").read_bytes()
             assert authority.log.entry(entry_id).entry == statement
-            sha256 = authority.registry.filing(entry_id).content_sha256
-            assert authority.contents.has(sha256, is_folder=False)
+            assert authority.contents.handed_over(entry_id) is not None
+            filing = authority.registry.filing(entry_id)
+            sealed = authority.contents.read(filing.content_sha256, filing.content_bytes)
+            assert hashlib.sha256(sealed).hexdigest() == filing.content_sha256
         authority.close()
     acknowledged |= kill_while_filing(tmp_path / "authority", database_url, prepared, -1)
 
