@@ -17,6 +17,7 @@ from nsmark.authority.statements import (
     Filing,
     OwnerStatement,
     Registration,
+    Ruling,
     Suspect,
     sign_statement,
 )
@@ -25,7 +26,7 @@ from nsmark.keyfile import WatermarkKey
 from nsmark.keyfile.codec import encode_key
 
 NAME = "authority.example"
-RELEASED = "2030-01-01T00:00:00Z"
+RELEASED = "2026-01-01T00:00:00Z"
 ENDPOINT = Suspect(
     kind="endpoint",
     interface="embeddings",
@@ -125,6 +126,28 @@ def admit(authority: Authority, filing: str, admitted: bool = True) -> Receipt:
         reasons=() if admitted else ("it accepts a control",),
         control_set=None,
         versions={"nsmark": "0.1.0"},
+    )
+
+
+def rule(authority: Authority, dispute: str, outcome: str) -> None:
+    found = authority.registry.dispute(dispute)
+    authority.record_ruling(
+        Ruling(
+            authority=NAME,
+            dispute=dispute,
+            key_id=found.key_id,
+            outcome=outcome,  # type: ignore[arg-type]
+            verdict="owned",
+            reasons=("so it is",),
+            evidence={},
+            report_sha256=None,
+            randomness=None,
+            defence=None,
+            other_claims=(),
+            opened=found.time,
+            measured=found.time,
+            versions={},
+        )
     )
 
 

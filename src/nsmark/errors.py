@@ -166,6 +166,10 @@ class ConflictError(AuthorityError):
     """What was asked contradicts what is on record."""
 
 
+class WithdrawnError(ConflictError):
+    """What was to be decided was withdrawn meanwhile."""
+
+
 class MissingExtraError(NsmarkError):
     """An optional dependency is not installed."""
 

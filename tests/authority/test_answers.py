@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from authority_world import NAME, KeyOwner, admit, make_authority
-from nsmark.authority.answers import MAX_EXHIBITS_OF_ONE, Heard, hear, moment_of
+from authority_world import NAME, KeyOwner, admit, make_authority, rule, small_key
+from nsmark.authority.answers import MAX_OF_ONE_PARTY, Heard, hear, moment_of
 from nsmark.authority.records import FiledKey, GivenDefence
 from nsmark.authority.service import Authority
 from nsmark.authority.statements import Defence, Deposit
@@ -73,7 +73,14 @@ class Scene:
 
     def heard(self, max_exhibits: int = 64) -> Heard:
         registry, contents = self.authority.registry, self.authority.contents
-        return hear(self.answers(), self.filing, registry, contents, max_exhibits=max_exhibits)
+        return hear(
+            self.answers(),
+            self.filing,
+            registry,
+            contents,
+            max_exhibits=max_exhibits,
+            dispute=self._dispute,
+        )
 
 
 @pytest.fixture
@@ -134,7 +141,7 @@ def test_accomplices_do_not_drown_the_evidence_of_another(scene: Scene) -> None:
 
 
 def test_one_party_is_heard_with_so_much_and_no_more(scene: Scene) -> None:
-    deposits = [scene.deposit(2, b"%d" % number) for number in range(MAX_EXHIBITS_OF_ONE + 10)]
+    deposits = [scene.deposit(2, b"%d" % number) for number in range(MAX_OF_ONE_PARTY + 10)]
     for each in reversed(deposits):
         scene.answer(2, each)
 
@@ -160,6 +167,64 @@ def test_contested_dates_are_told(scene: Scene) -> None:
     answer = scene.answer(2, None, released="2020-01-01T00:00:00Z")
 
     assert scene.heard().contested == [(answer, "2020-01-01T00:00:00Z")]
+
+
+def test_contested_dates_are_not_drowned_either(scene: Scene) -> None:
+    for seed in range(3, 13):
+        scene.deposit(seed, b"%d" % seed)
+        for day in (1, 2):
+            scene.answer(seed, None, released=f"2025-01-0{day}T00:00:00Z")
+    scene.deposit(2, b"x")
+    real = scene.answer(2, None, released="2020-01-01T00:00:00Z")
+
+    heard = scene.heard()
+
+    assert heard.contested[0] == (real, "2020-01-01T00:00:00Z")
+    assert [day for _, day in heard.contested[1:]] == ["2025-01-01T00:00:00Z"] * 7
+    assert "11 parties contest the day of the release" in heard.notes
+
+
+def test_what_was_said_in_another_dispute_speaks_against_the_key_alone(scene: Scene) -> None:
+    """Who withdraws and disputes again does not get rid of the evidence; other suspects' keys and
+    days are another matter."""
+    older = scene.deposit(2, b"older")
+    key = KeyOwner(2).file(scene.authority, 5).entry_id
+    admit(scene.authority, key)
+    scene.answer(2, older, released="2020-01-01T00:00:00Z")
+    scene.answer(2, key)
+    registry, contents = scene.authority.registry, scene.authority.contents
+
+    heard = hear(
+        scene.answers(), scene.filing, registry, contents, max_exhibits=9, dispute="another"
+    )
+
+    assert ids(heard.exhibits) == [older]
+    assert heard.keys == heard.contested == []
+
+
+def test_a_key_whose_claim_fell_is_named_in_vain(scene: Scene) -> None:
+    scene.deposit(2, b"x")
+    party = KeyOwner(2)
+    admit(scene.authority, party.file(scene.authority, 5).entry_id)
+    fallen = scene.authority.registry.filing_of_key(small_key(5, 2).key_id)
+    rule(scene.authority, scene.authority.open_dispute(party.dispute(5)).entry_id, "fell")
+    scene.answer(2, fallen.entry_id)
+
+    heard = scene.heard()
+
+    assert heard.keys == []
+    assert any("fell in an earlier dispute" in note for note in heard.notes)
+
+
+def test_the_claimant_s_own_deposits_count_against_another_s_key(scene: Scene) -> None:
+    mine, other = scene.deposit(2, b"mine"), scene.deposit(3, b"another's")
+    registry, contents = scene.authority.registry, scene.authority.contents
+    found = [registry.deposit(each) for each in (mine, other)]
+
+    heard = hear([], scene.filing, registry, contents, max_exhibits=9, unnamed=found)
+
+    assert ids(heard.exhibits) == [mine, other]
+    assert [each.defence for each in heard.exhibits] == [None, None]
 
 
 def test_keys_of_those_who_answer(scene: Scene) -> None:

@@ -34,11 +34,12 @@ from nsmark.authority.receipt import Receipt, check_receipt
 from nsmark.authority.restoring import restore_backup
 from nsmark.authority.service import Authority, open_authority
 from nsmark.authority.settings import AuthoritySettings
-from nsmark.authority.statements import Deposit, Ruling, Withdrawal
+from nsmark.authority.statements import Deposit, Ruling, Suspect, Withdrawal
 from nsmark.authority.storage.database import parse_url
 from nsmark.authority.storage.tables import (
     CONTENT_FILES,
     CONTENTS,
+    HANDED_OVER,
     JOBS,
     LOG_CHECKPOINTS,
     LOG_ENTRIES,
@@ -66,6 +67,8 @@ from nsmark.transparency.checkpoint import NoteKey
 PASSPHRASE = b"correct horse"
 MODEL = {"config.json": b"{}", "weights/model.safetensors": bytes(range(256)) * 5000}
 REPORT = b'{"verdict":"owned"}'
+ANSWERS = b"recorded outputs"
+SUSPECT = b"the suspect's answers"
 
 
 @dataclass
@@ -111,9 +114,8 @@ def make_busy(folder: Path, database_url: str | None = None) -> Busy:
     left = other.file(authority, 1)
     withdrawal = Withdrawal(authority=NAME, public_key=other.pem, subject=left.entry_id, reason="")
     receipts += [left, authority.withdraw(other.sign(withdrawal))]
-    answers = b"recorded outputs"
-    document = deposit_of(other, "recorded", hashlib.sha256(answers).hexdigest(), len(answers))
-    receipts.append(authority.deposit(document, io.BytesIO(answers)))
+    document = deposit_of(other, "recorded", hashlib.sha256(ANSWERS).hexdigest(), len(ANSWERS))
+    receipts.append(authority.deposit(document, io.BytesIO(ANSWERS)))
     manifest = Manifest.of_files(
         [
             ManifestFile(name=name, bytes=len(c), sha256=hashlib.sha256(c).hexdigest())
@@ -141,6 +143,12 @@ def make_busy(folder: Path, database_url: str | None = None) -> Busy:
         versions={"nsmark": "0.1.0"},
     )
     receipts += [dispute, authority.record_ruling(ruling, REPORT)]
+    suspect = Suspect(
+        kind="recorded",
+        content_sha256=hashlib.sha256(SUSPECT).hexdigest(),
+        content_bytes=len(SUSPECT),
+    )
+    receipts.append(authority.open_dispute(owner.dispute(1, suspect), io.BytesIO(SUSPECT)))
     receipts.append(owner.file(authority, 2))
     revoked = authority.accounts.issue(["admin"], label="old")
     authority.accounts.revoke(revoked.account.token_id)
@@ -513,6 +521,24 @@ def swap_entries(records: Records) -> Records:
     return changed
 
 
+def find_giver(records: Records, owner: KeyOwner) -> int:
+    """A row that says what an owner handed over."""
+    width = 3 * (5 + 64) + 9 + (5 + 20)
+    holding = owner.fingerprint.encode()
+    return next(
+        i for i, (k, c) in enumerate(records) if k == b"R" and len(c) == width and holding in c
+    )
+
+
+def regiven(records: Records, start: int, old: bytes, new: bytes) -> Records:
+    """A member of such a row, from a place on, altered."""
+    index = find_giver(records, KeyOwner(2))
+    kind, content = records[index]
+    assert content[start:].startswith(old)
+    changed = content[:start] + new + content[start + len(new) :]
+    return [*records[:index], (kind, changed), *records[index + 1 :]]
+
+
 FORGERIES: dict[str, Callable[[Records], Records]] = {
     "path upwards": lambda r: rename_file(r, b"../data.key"),
     "absolute path": lambda r: rename_file(r, b"/tmp/data.key"),
@@ -553,6 +579,11 @@ FORGERIES: dict[str, Callable[[Records], Records]] = {
     ],
     "content is missing": lambda r: without(r, find(r, b"C")),
     "content twice": lambda r: [*r, r[-1]],
+    "another giver": lambda r: regiven(
+        r, 2 * 69 + 5, KeyOwner(2).fingerprint.encode(), KeyOwner(1).fingerprint.encode()
+    ),
+    "given with an unknown entry": lambda r: regiven(r, 5, b"", b"no entry"),
+    "given earlier": lambda r: regiven(r, 3 * 69 + 9, b"s\x00\x00\x00\x142", b"s\x00\x00\x00\x141"),
     "another data key": lambda r: [
         (k, b"data.key\x00" + bytes(32) if i == find(r, b"F", b"data.key") else c)
         for i, (k, c) in enumerate(r)
@@ -593,6 +624,9 @@ REASONS = {
     "content under another name": "not those that its rows name",
     "content is missing": "not those that its rows name",
     "content twice": "not in their order",
+    "another giver": "another giver than its signer",
+    "given with an unknown entry": "the log has no entry no entry",
+    "given earlier": "a time before its entry's",
     "another data key": "the data key is another",
     "serial is no number": "number of the last time stamp",
     "a public key in place of the private": "no identity",
@@ -794,9 +828,22 @@ def test_a_sound_authority_has_no_problems(busy: Busy) -> None:
 
     assert report.problems == ()
     assert report.num_entries == len(busy.receipts)
-    # Five keys, the word list, recorded outputs, a manifest with two files, a report.
-    assert report.num_contents == 11
+    # Five keys, the word list, recorded outputs (of two), a manifest with two files, a report.
+    assert report.num_contents == 12
 
+
+def _given_by(seed: int) -> Any:
+    return update(HANDED_OVER).where(HANDED_OVER.c.fingerprint == KeyOwner(seed).fingerprint)
+
+
+def _first(kind: str) -> Any:
+    """The id of the first entry of a kind."""
+    columns = LOG_ENTRIES.c
+    query = select(columns.entry_id).where(columns.kind == kind)
+    return query.order_by(columns.position).limit(1).scalar_subquery()
+
+
+_is_deposit = HANDED_OVER.c.content == hashlib.sha256(ANSWERS).hexdigest()
 
 DAMAGES: dict[str, tuple[Any, str]] = {
     "entry": (
@@ -839,6 +886,46 @@ DAMAGES: dict[str, tuple[Any, str]] = {
         update(CONTENT_FILES).where(CONTENT_FILES.c.name == "config.json").values(name="c.json"),
         "other files",
     ),
+    "giver": (
+        _given_by(2).values(fingerprint=KeyOwner(1).fingerprint),
+        "another giver than its signer",
+    ),
+    "given with an unknown entry": (
+        _given_by(2).where(_is_deposit).values(entry_id="ab" * 32),
+        f"the log has no entry {'ab' * 8}…, with which content was handed over",
+    ),
+    "given with an entry that announces nothing": (
+        _given_by(2).where(_is_deposit).values(entry_id=_first("registration")),
+        "entry 0 announces no content",
+    ),
+    "given with an answer of the authority's": (
+        _given_by(2).where(_is_deposit).values(entry_id=_first("ruling")),
+        "announces no content",
+    ),
+    "given with a dispute about an endpoint": (
+        _given_by(2).where(_is_deposit).values(entry_id=_first("dispute")),
+        "announces no content",
+    ),
+    "given another content": (
+        _given_by(1).values(content=select(CONTENTS.c.sha256).limit(1).scalar_subquery()),
+        "another content than it announces",
+    ),
+    "given another suspect": (
+        _given_by(1)
+        .where(HANDED_OVER.c.content == hashlib.sha256(SUSPECT).hexdigest())
+        .values(bytes=7),
+        "another size than it announces",
+    ),
+    "given before": (_given_by(1).values(time="2001-01-01T00:00:00Z"), "a time before its entry's"),
+    "given at no time": (_given_by(1).values(time="2999-02-30T00:00:00Z"), "what is no time"),
+    "given as another kind": (
+        update(CONTENTS).where(CONTENTS.c.is_folder).values(is_folder=False),
+        "is kept as another kind",
+    ),
+    "given and gone": (
+        delete(CONTENTS).where(CONTENTS.c.sha256 == hashlib.sha256(ANSWERS).hexdigest()),
+        "was handed over and is not there",
+    ),
 }
 
 
@@ -848,14 +935,30 @@ def test_damage_in_the_database_is_found(tmp_path: Path, plain: bytes, name: str
     place = new_settings(tmp_path / "new")
     restore_backup(tmp_path / "a.backup", place, None)
     change, expected = DAMAGES[name]
-    authority = open_authority(place)
-    with authority.database.write() as connection:
+    engine = create_engine(parse_url(place.database))  # which knows of no foreign keys
+    with engine.begin() as connection:
         connection.execute(change)
-    authority.close()
+    engine.dispose()
 
     problems = check_authority(place).problems
 
     assert any(expected in problem for problem in problems), problems
+
+
+def test_content_may_be_handed_over_later_than_it_was_announced(
+    tmp_path: Path, plain: bytes
+) -> None:
+    (tmp_path / "a.backup").write_bytes(plain)
+    place = new_settings(tmp_path / "new")
+    restore_backup(tmp_path / "a.backup", place, None)
+    authority = open_authority(place)
+    with authority.database.write() as connection:
+        connection.execute(update(HANDED_OVER).values(time="2999-12-31T00:00:00Z"))
+    authority.close()
+
+    assert check_authority(place).problems == ()
+    write_backup(place, tmp_path / "b.backup", None)
+    restore_backup(tmp_path / "b.backup", new_settings(tmp_path / "newer"), None)
 
 
 def test_damage_on_the_disk_is_found(tmp_path: Path, plain: bytes) -> None:

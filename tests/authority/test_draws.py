@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("huey", reason="needs the authority extra")
 
 from nsmark.authority.confined_tasks import Measured
-from nsmark.authority.draws import Draw
+from nsmark.authority.draws import Draw, Finding
 from nsmark.authority.workbench import NotYetError
 from nsmark.errors import AuthorityError
 
@@ -54,9 +54,9 @@ def test_results_are_kept_under_all_they_depend_on(draw: Draw) -> None:
     of = ["key", None, "suspect"]
     assert draw.kept(of) is None
 
-    draw.keep(of, MEASURED)
+    draw.keep(of, Finding(measured=MEASURED, is_ended=True))
 
-    assert draw.kept(of) == MEASURED
+    assert draw.kept(of) == Finding(measured=MEASURED, is_ended=True)
     assert draw.kept(["key", "control set", "suspect"]) is None
     for file in draw.folder.glob("*.json"):
         assert file.stat().st_mode & 0o777 == 0o600

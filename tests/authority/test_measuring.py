@@ -11,6 +11,8 @@ pytest.importorskip("torch", reason="needs the torch extra")
 from endpoint_server import EndpointServer
 from handmade_keys import innocent_outputs, make_key, mapped_outputs, owner_outputs, reseal
 from nsmark.alterations.outputs import linear_map
+from nsmark.api.opening import Opening
+from nsmark.authority.confined_tasks import MeasureRequest, measure_suspect
 from nsmark.authority.control_models import control_models
 from nsmark.authority.measuring import (
     EndpointSuspect,
@@ -22,6 +24,7 @@ from nsmark.authority.measuring import (
 from nsmark.authority.outgoing import OutgoingPolicy
 from nsmark.authority.uploads import wanted_files
 from nsmark.errors import KeyFileError, ModelError
+from nsmark.keyfile.codec import encode_key
 from nsmark.models.loading import open_encoder
 from nsmark.payload import PairConfig
 from nsmark.suspects import save_recorded
@@ -207,6 +210,73 @@ def test_a_broken_control_is_the_authoritys_trouble(key, folders, tmp_path):
     bad = control_models({"bad": path}, with_kin=False, device="cpu")
     with pytest.raises(ModelError):
         measured(key, FolderSuspect("upload", folders["marked"]), bad)
+
+
+@pytest.mark.parametrize("changes", [{"layer_norm_eps": -1.0}, {"num_attention_heads": 5}])
+def test_an_owners_model_that_cannot_be_asked_stops_nobody(
+    key, folders, controls, tmp_path, changes
+):
+    """Its tensors are those of the key; what else is in its folder could otherwise veto a ruling
+    on which the key was only named."""
+    public = published_texts()
+    files = {
+        ("pool", key.pool_digest): public.pools[key.pool_digest],
+        ("words", key.word_list_digest): public.word_lists[key.word_list_digest].words,
+    }
+    request = MeasureRequest(
+        controls=tuple(
+            (f"control {seed}", str(build_sentence_transformer(tmp_path / str(seed), seed=seed)))
+            for seed in (81, 82)
+        ),
+        with_kin=False,
+        device="cpu",
+        published=tuple(files),
+        suspect="model",
+        name="upload",
+        path=str(folders["marked"]),
+        interface=None,
+        url=None,
+        model=None,
+        owner_model=str(broken(folders["marked"], tmp_path, **changes)),
+        randomness=RANDOMNESS.hex(),
+        allowed=(),
+        cache=None,
+        seconds=60.0,
+    )
+    contents = ["".join(f"{line}\n" for line in lines).encode() for lines in files.values()]
+
+    def asked(**changes):
+        members = request.to_members() | changes
+        return measure_suspect(members, [encode_key(key), *contents], lambda *progress: None)
+
+    found, without = asked(), asked(owner_model=None)
+
+    assert found["verdict"] == without["verdict"] != "could_not_measure"
+    assert found["figures"] == without["figures"]
+    assert "cannot be opened" in found["notes"][0]
+    assert found["notes"][1:] == without["notes"]
+
+
+def test_an_upload_has_all_the_time_that_a_child_has(key, folders, controls):
+    """Only an endpoint can be blamed for not answering."""
+    suspect = FolderSuspect("upload", folders["marked"])
+    found = measured(key, suspect, controls, limits=MeasuringLimits(seconds=0.0))
+    assert found.verdict is Verdict.OWNED
+
+
+def test_too_little_memory_is_not_the_suspects_fault(key, folders, controls, monkeypatch):
+    opened = Opening.open
+
+    def fail(self, suspect):
+        if suspect != folders["marked"]:
+            return opened(self, suspect)
+        raise ModelError("cannot be opened", "") from RuntimeError(
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
+        )
+
+    monkeypatch.setattr(Opening, "open", fail)
+    with pytest.raises(MemoryError):
+        measured(key, FolderSuspect("upload", folders["marked"]), controls)
 
 
 def test_without_controls_nothing_is_shown(key, folders):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from authority_world import ENDPOINT, NAME, KeyOwner, admit, make_authority, small_key
+from authority_world import ENDPOINT, NAME, KeyOwner, admit, make_authority, rule, small_key
 from nsmark.authority.fields import format_time
 from nsmark.authority.service import Authority
 from nsmark.authority.stamping import LocalStamper, roots_pem
-from nsmark.authority.statements import Defence, Deposit, Ruling, Suspect, Withdrawal
+from nsmark.authority.statements import Defence, Deposit, Dispute, Suspect, Withdrawal
 from nsmark.errors import ConflictError, InputError, TransparencyError
 from nsmark.transparency.local_authority import LocalAuthority
 from nsmark.transparency.strict_base64 import encode_base64
@@ -26,28 +26,6 @@ RECORDED = Suspect(
     content_bytes=len(CONTENT),
 )
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
-
-
-def rule(authority: Authority, dispute: str, outcome: str) -> None:
-    found = authority.registry.dispute(dispute)
-    authority.record_ruling(
-        Ruling(
-            authority=NAME,
-            dispute=dispute,
-            key_id=found.key_id,
-            outcome=outcome,  # type: ignore[arg-type]
-            verdict="owned",
-            reasons=("so it is",),
-            evidence={},
-            report_sha256=None,
-            randomness=None,
-            defence=None,
-            other_claims=(),
-            opened=found.time,
-            measured=found.time,
-            versions={},
-        )
-    )
 
 
 @pytest.fixture
@@ -83,7 +61,13 @@ def test_a_claim_that_fell_is_not_brought_up_again(
 
 @pytest.mark.parametrize(
     ("outcome", "may"),
-    [("not_shown", False), ("upheld", False), ("not_covered", False), ("could_not_measure", True)],
+    [
+        ("not_shown", False),
+        ("upheld", False),
+        ("not_covered", False),
+        ("could_not_measure", True),
+        ("preceded", True),  # the earlier claim may fall
+    ],
 )
 def test_the_same_bytes_are_ruled_on_once(
     authority: Authority, claimant: KeyOwner, outcome: str, may: bool
@@ -101,6 +85,45 @@ def test_the_same_bytes_are_ruled_on_once(
         with pytest.raises(ConflictError) as caught:
             authority.open_dispute(again, io.BytesIO(CONTENT))
         assert first.entry_id[:16] in caught.value.hint
+
+
+def test_neither_withdrawing_nor_another_file_of_the_same_signature_helps(
+    authority: Authority, claimant: KeyOwner
+) -> None:
+    for number in range(250):  # more than are looked at in one page
+        again = claimant.dispute(suspect=RECORDED, words=f"attempt {number}")
+        dispute = authority.open_dispute(again, io.BytesIO(CONTENT)).entry_id
+        if number == 249:
+            rule(authority, dispute, "not_shown")
+        else:
+            withdrawal = Withdrawal(
+                authority=NAME, public_key=claimant.pem, subject=dispute, reason=""
+            )
+            authority.withdraw(claimant.sign(withdrawal))
+    with pytest.raises(ConflictError, match="or was before"):
+        authority.open_dispute(
+            claimant.dispute(suspect=RECORDED, words="more"), io.BytesIO(CONTENT)
+        )
+
+    admit(authority, claimant.file(authority, 1).entry_id)  # the same claim, sealed once more
+    rule(authority, authority.open_dispute(claimant.dispute(1)).entry_id, "fell")
+    with pytest.raises(ConflictError, match="fell in an earlier dispute"):
+        authority.open_dispute(claimant.dispute(0))
+
+
+def test_a_suspect_is_not_public_since_tomorrow(authority: Authority, claimant: KeyOwner) -> None:
+    tomorrow = format_time(datetime.now(UTC) + timedelta(days=1))
+    dispute = Dispute(
+        authority=NAME,
+        public_key=claimant.pem,
+        key_id=small_key().key_id,
+        suspect=ENDPOINT,
+        released=tomorrow,
+        statement="mine",
+    )
+
+    with pytest.raises(InputError, match="still to come"):
+        authority.open_dispute(claimant.sign(dispute))
 
 
 def test_an_endpoint_may_be_disputed_again(authority: Authority, claimant: KeyOwner) -> None:
@@ -240,7 +263,7 @@ def test_a_time_stamp_from_outside_must_hold(tmp_path: Path) -> None:
             authority.deposit(document)
     with pytest.raises(InputError, match="says 2026-01-31T12:00:00Z"):
         authority.deposit(dated(owner, outside.token(), "2025-01-31T12:00:00Z"))
-    with pytest.raises(InputError, match="the time stamp says"):
+    with pytest.raises(InputError, match="still to come"):
         authority.deposit(dated(owner, fast.token(), format_time(tomorrow)))
     assert authority.log.size() == 1
     authority.close()

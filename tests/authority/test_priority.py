@@ -108,10 +108,13 @@ def test_owners_of_upheld_claims_are_one_and_he_was_first(found, released):
         one for one, outcome in zip(found, ended, strict=True) if outcome is Outcome.PRECEDED
     ]
     assert len({one.owner for one in upheld}) <= 1
-    first = min((one.filed for one in upheld), default=None)
     for one in preceded:
-        assert first is not None, "somebody is preceded by nobody"
-        assert first < one.filed
+        assert any(
+            other.owner != one.owner and other.verdict is Verdict.OWNED and other.filed < one.filed
+            for other in found
+        ), "somebody is preceded by nobody"
+    for one in upheld:
+        assert not any(one.filed < other.filed for other in upheld if other.owner != one.owner)
 
 
 @given(claims(), st.none() | days)
@@ -119,8 +122,12 @@ def test_only_what_was_measured_and_found_is_upheld_or_preceded(found, released)
     for one, outcome in zip(found, outcomes(found, released), strict=True):
         if outcome in (Outcome.UPHELD, Outcome.PRECEDED):
             assert one.verdict is Verdict.OWNED
-        if outcome in (Outcome.NOT_SHOWN, Outcome.COULD_NOT_MEASURE):
-            assert outcome.value == one.verdict.value
+        if outcome is Outcome.NOT_SHOWN:
+            assert one.verdict is Verdict.NOT_SHOWN
+        if outcome is Outcome.COULD_NOT_MEASURE and one.verdict is not Verdict.COULD_NOT_MEASURE:
+            assert one.verdict is Verdict.OWNED
+            everything = [each for other in found for each in other.exhibits]
+            assert any(each.verdict is None for each in everything)
 
 
 @given(claims(), st.none() | days, st.randoms())
@@ -177,6 +184,33 @@ def test_nothing_is_upheld_while_something_older_is_unheard():
     assert ruled(claim(exhibits=[unheard, exhibit()])).outcome is Outcome.FELL
     silent = claim(verdict=Verdict.NOT_SHOWN, exhibits=[unheard])
     assert ruled(silent).outcome is Outcome.NOT_SHOWN
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        claim(1, 1, "other", None),
+        claim(2, 2, "other", Verdict.OWNED, [exhibit(1, 1, "a third", None)]),
+    ],
+)
+def test_nothing_is_upheld_while_an_older_claim_is_unheard(other):
+    found = ruled(claim(), others=[other])
+    assert found.outcome is Outcome.COULD_NOT_MEASURE
+    assert "unheard" in found.reasons[0]
+    assert ruled(claim(owner="other"), others=[other]).outcome is Outcome.UPHELD
+    assert ruled(claim(0, 0), others=[other]).outcome is Outcome.UPHELD
+    # One that is heard and older decides first.
+    both = [other, claim(3, 3, "heard")]
+    assert ruled(claim(), others=both).outcome is Outcome.PRECEDED
+
+
+def test_a_ruling_names_what_decided():
+    deciding = exhibit(filed=2, index=2)
+    fell = ruled(claim(exhibits=[exhibit(), deciding]))
+    assert fell.exhibit is deciding
+    first, second = claim(1, 1, "first"), claim(2, 2, "second")
+    assert ruled(claim(), others=[second, first]).other is first
+    assert ruled(claim()).other is ruled(claim()).exhibit is None
 
 
 def test_of_equal_times_the_smaller_index_is_the_earlier():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -445,7 +446,7 @@ def test_a_ruling_is_said_once_and_its_report_served(authority: Authority, dispu
         authority.registry.ruling(dispute)
     with pytest.raises(InputError, match="another report"):
         authority.record_ruling(ruling(authority, dispute, report), b"other")
-    with pytest.raises(ConflictError):
+    with pytest.raises(InputError):
         authority.record_ruling(ruling(authority, dispute, None, key_id="00" * 32))
 
     receipt = authority.record_ruling(ruling(authority, dispute, report), report)
@@ -678,6 +679,27 @@ def test_whoever_only_knows_a_digest_has_handed_over_nothing(
     assert authority.contents.handed_over(copied.entry_id) is not None
 
 
+def test_content_is_never_handed_over_before_it_was_announced(
+    authority: Authority, owner: KeyOwner
+) -> None:
+    """The same statement is sent twice at once: what is stamped first may be written last."""
+    content = b"sent twice"
+    document = recorded(owner, content)
+
+    class Overtaken(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            if not self.tell():
+                time.sleep(1.1)
+                authority.deposit(document)
+            return super().read(size)
+
+    receipt = authority.deposit(document, Overtaken(content))
+
+    given = authority.contents.handed_over(receipt.entry_id)
+    assert given is not None
+    assert given >= authority.registry.deposit(receipt.entry_id).time
+
+
 def test_an_owner_hands_over_no_more_than_he_may(tmp_path: Path) -> None:
     authority = make_authority(tmp_path, max_owner_bytes=100)
     owner, other = KeyOwner(1), KeyOwner(2)
@@ -691,7 +713,8 @@ def test_an_owner_hands_over_no_more_than_he_may(tmp_path: Path) -> None:
 
     authority.deposit(recorded(owner, second))  # the digest alone costs nothing
     authority.deposit(recorded(other, second), io.BytesIO(second))
-    assert authority.contents.bytes_of(owner.fingerprint) == 60
+    with authority.database.read() as connection:
+        assert authority.contents.bytes_of(connection, owner.fingerprint) == 60
     authority.close()
 
 

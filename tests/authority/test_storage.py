@@ -51,7 +51,8 @@ def test_what_was_handed_over_before_there_were_rows_for_it(any_authority: Autho
         command.upgrade(config, "head")
 
     assert any_authority.contents.handed_over(filing) == before is not None
-    assert any_authority.contents.bytes_of(claimant.fingerprint) > 0
+    with any_authority.database.read() as connection:
+        assert any_authority.contents.bytes_of(connection, claimant.fingerprint) > 0
 
 
 def test_a_database_of_a_newer_nsmark_is_left_alone(any_authority: Authority) -> None:

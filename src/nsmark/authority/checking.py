@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Row, Table, create_engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from nsmark.authority.archived_rows import count_rows
-from nsmark.authority.fields import format_time
+from nsmark.authority.fields import format_time, parse_time
 from nsmark.authority.folder import (
     check_last_checkpoint,
     locked_folder,
@@ -28,13 +28,22 @@ from nsmark.authority.folder import (
 from nsmark.authority.manifest import MAX_MANIFEST_BYTES, Manifest
 from nsmark.authority.sealing import SealedStore
 from nsmark.authority.settings import DATABASE_FILE, AuthoritySettings
-from nsmark.authority.statements import open_statement, parse_statement
+from nsmark.authority.statements import (
+    Deposit,
+    Dispute,
+    Filing,
+    OwnerStatement,
+    Statement,
+    open_statement,
+    parse_statement,
+)
 from nsmark.authority.storage.database import Database
 from nsmark.authority.storage.log import Log, all_entries, log_size
 from nsmark.authority.storage.snapshots import snapshot
 from nsmark.authority.storage.tables import (
     CONTENT_FILES,
     CONTENTS,
+    HANDED_OVER,
     JOBS,
     LOG_CHECKPOINTS,
     LOG_ENTRIES,
@@ -119,6 +128,7 @@ def check_authority(settings: AuthoritySettings) -> CheckReport:
                 check_views(connection),
                 check_jobs(connection),
                 check_contents(connection, folder.store),
+                check_givers(connection),
             )
             problems += itertools.islice(found, MAX_PROBLEMS - len(problems))
             num_contents = len(content_names(connection))
@@ -252,9 +262,7 @@ def check_views(connection: Connection) -> Iterator[str]:
                 METADATA.create_all(scratch, tables=list(VIEWS))
                 try:
                     for entry in all_entries(connection):
-                        envelope = Envelope.parse(entry.entry)
-                        statement = parse_statement(envelope.payload_type, envelope.payload)
-                        apply_entry(scratch, entry, statement)
+                        apply_entry(scratch, entry, _read_statement(entry.entry))
                 except (NsmarkError, SQLAlchemyError) as error:
                     yield f"the log cannot be played again: {_first_line(error)}"
                     return
@@ -276,6 +284,12 @@ def _compare(connection: Connection, scratch: Connection, table: Table) -> Itera
     finally:
         there.close()
         expected.close()
+
+
+def _read_statement(entry: bytes) -> Statement:
+    """Return what an entry says; whether it is signed is looked at elsewhere."""
+    envelope = Envelope.parse(entry)
+    return parse_statement(envelope.payload_type, envelope.payload)
 
 
 def _first_line(error: Exception) -> str:
@@ -363,3 +377,101 @@ def _check_folder(
         yield f"the folder {sha256[:16]}… has other files than its manifest says"
     if manifest.total_bytes != num_bytes:
         yield f"the folder {sha256[:16]}… has another size than its row says"
+
+
+# --- Who handed content over. ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Announced:
+    """The content that an owner's statement announces."""
+
+    giver: str
+    """Fingerprint of the signer's key."""
+
+    sha256: str
+    num_bytes: int
+    is_folder: bool
+
+
+def check_givers(connection: Connection) -> Iterator[str]:
+    """Compare who handed over which content with what the entries announce: rulings rest on it."""
+    columns = HANDED_OVER.c
+    query = (
+        select(
+            HANDED_OVER,
+            LOG_ENTRIES.c.position,
+            LOG_ENTRIES.c.entry,
+            LOG_ENTRIES.c.time.label("entry_time"),
+            CONTENTS.c.is_folder,
+        )
+        .outerjoin(LOG_ENTRIES, LOG_ENTRIES.c.entry_id == columns.entry_id)
+        .outerjoin(CONTENTS, CONTENTS.c.sha256 == columns.content)
+        .order_by(columns.entry_id)
+        .execution_options(yield_per=_PAGE_ROWS)
+    )
+    rows = connection.execute(query)
+    try:
+        for row in rows:
+            yield from _check_giver(row)
+    finally:
+        rows.close()
+
+
+def _check_giver(row: Row[Any]) -> Iterator[str]:
+    if row.position is None:
+        yield f"the log has no entry {row.entry_id[:16]}…, with which content was handed over"
+        return
+    try:
+        announced = _announced(_read_statement(bytes(row.entry)))
+    except NsmarkError as error:
+        yield f"the content of entry {row.position} fits nothing: {error}"
+        return
+    if announced is None:
+        yield f"entry {row.position} announces no content, but some was handed over with it"
+        return
+    what = f"the content of entry {row.position}"
+    if row.fingerprint != announced.giver:
+        yield f"{what} stands under another giver than its signer"
+    if row.content != announced.sha256:
+        yield f"{what} is another content than it announces"
+    elif row.is_folder is None:
+        yield f"{what} was handed over and is not there"
+    elif row.is_folder != announced.is_folder:
+        yield f"{what} is kept as another kind than it announces"
+    if row.bytes != announced.num_bytes:
+        yield f"{what} stands under another size than it announces"
+    yield from _check_giving_time(row, what)
+
+
+def _check_giving_time(row: Row[Any], what: str) -> Iterator[str]:
+    try:
+        parse_time(row.time)
+    except ValueError:
+        yield f"{what} was handed over at what is no time"
+        return
+    # Content may come later than its announcement. Both are whole seconds, spelled alike.
+    if row.time < row.entry_time:
+        yield f"{what} was handed over at a time before its entry's"
+
+
+def _announced(statement: Statement) -> _Announced | None:
+    """Return what a statement announces; those of other kinds, and of the authority, nothing."""
+    if not isinstance(statement, OwnerStatement):
+        return None
+    content: tuple[str | None, int | None, bool]
+    match statement:
+        case Filing():
+            content = statement.content_sha256, statement.content_bytes, False
+        case Deposit():
+            is_folder = statement.what == "model"
+            content = statement.content_sha256, statement.content_bytes, is_folder
+        case Dispute():
+            suspect = statement.suspect
+            content = suspect.content_sha256, suspect.content_bytes, suspect.kind == "model"
+        case _:
+            return None
+    sha256, num_bytes, is_folder = content
+    if sha256 is None or num_bytes is None:
+        return None  # an endpoint is the suspect
+    return _Announced(statement.signer().fingerprint, sha256, num_bytes, is_folder)

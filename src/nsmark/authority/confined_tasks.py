@@ -18,7 +18,7 @@ from pydantic import Field
 from nsmark.authority.confinement import TellProgress
 from nsmark.authority.fields import Count, Digest, Line, Number, Record
 from nsmark.core.texts import decode_lines
-from nsmark.errors import InputError, KeyFileError, ModelError, TextPoolError
+from nsmark.errors import InputError, NsmarkError, TextPoolError
 from nsmark.keyfile import WatermarkKey
 from nsmark.keyfile.codec import decode_key
 from nsmark.payload.word_list import MIN_PAIR_WORDS, WordList
@@ -184,7 +184,8 @@ def measure_suspect(
     doubts = []
     try:
         found = measured(None if request.owner_model is None else Path(request.owner_model))
-    except (KeyFileError, ModelError):
+    except NsmarkError:
+        # Without it, the same once more: what is our own trouble comes again.
         if request.owner_model is None:
             raise
         doubts.append(

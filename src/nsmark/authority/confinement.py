@@ -89,7 +89,7 @@ class Workshop:
             confinement: For every child.
             preload: Modules that children need.
         """
-        self._confinement = confinement
+        self.confinement = confinement
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(list(preload))
         # Read when the server starts, and then by the libraries it imports.
@@ -159,7 +159,7 @@ class Workshop:
         with _scratch_folder() as scratch:
             rights = replace(rights, writable=(*rights.writable, scratch))
             child = self._context.Process(
-                target=_serve, args=(theirs, task, self._confinement, rights, scratch), daemon=True
+                target=_serve, args=(theirs, task, self.confinement, rights, scratch), daemon=True
             )
             child.start()
             theirs.close()
@@ -189,7 +189,7 @@ class Workshop:
         frames: queue.Queue[bytes | None],
         on_tick: Callable[[Progress | None], None],
     ) -> dict[str, Any]:
-        limits = self._confinement
+        limits = self.confinement
         deadline = time.monotonic() + limits.seconds
         progress = None
         while True:

@@ -132,13 +132,12 @@ class Contents:
         with self._database.read() as connection:
             return connection.execute(query).scalar_one_or_none()
 
-    def bytes_of(self, fingerprint: str) -> int:
+    def bytes_of(self, connection: Connection, fingerprint: str) -> int:
         """Return how much an owner has handed over in all."""
         query = select(func.sum(HANDED_OVER.c.bytes)).where(
             HANDED_OVER.c.fingerprint == fingerprint
         )
-        with self._database.read() as connection:
-            return int(connection.execute(query).scalar_one() or 0)
+        return int(connection.execute(query).scalar_one() or 0)
 
     def read(self, sha256: str, max_bytes: int) -> bytes:
         """Return a single file.

@@ -19,7 +19,7 @@ from pathlib import Path
 import rfc8785
 
 from nsmark.authority.confined_tasks import Measured
-from nsmark.authority.fields import parse_canonical
+from nsmark.authority.fields import Record, parse_canonical
 from nsmark.authority.workbench import NotYetError
 from nsmark.errors import AuthorityError, NsmarkError
 from nsmark.files import read_bounded, write_atomic, write_errors
@@ -32,6 +32,14 @@ DRAWS_FOLDER = "measuring"
 
 _RANDOM_BYTES = 32
 _MAX_KEPT_BYTES = 64 << 20
+
+
+class Finding(Record):
+    """What came of a measurement."""
+
+    measured: Measured
+    is_ended: bool = False
+    """Whether it took more than the authority's limits allow, or broke a child down."""
 
 
 class Draw:
@@ -78,11 +86,11 @@ class Draw:
         """Return what texts are drawn with: whoever has the dispute's entry can check it."""
         return hashlib.sha256(entry + self.randomness()).hexdigest()
 
-    def keep(self, of: list[str | None], measured: Measured) -> None:
+    def keep(self, of: list[str | None], finding: Finding) -> None:
         """Keep a result, under everything that it depends on."""
-        write_atomic(self._place(of), measured.to_json(), 0o600)
+        write_atomic(self._place(of), finding.to_json(), 0o600)
 
-    def kept(self, of: list[str | None]) -> Measured | None:
+    def kept(self, of: list[str | None]) -> Finding | None:
         """Return a result that was kept, if it was."""
         path = self._place(of)
         if not path.exists():
@@ -90,7 +98,7 @@ class Draw:
         try:
             content = read_bounded(path, _MAX_KEPT_BYTES, "measurement")
             members = parse_canonical(content, "measurement", _MAX_KEPT_BYTES)
-            return Measured.from_members(members, "measurement")
+            return Finding.from_members(members, "measurement")
         except NsmarkError:
             return None  # measured again
 

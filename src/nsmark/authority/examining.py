@@ -10,13 +10,14 @@ from urllib.parse import urlsplit
 
 from nsmark.authority.confined_tasks import Measured, MeasureRequest, measure_suspect
 from nsmark.authority.confinement import EndedError
-from nsmark.authority.draws import Draw
+from nsmark.authority.draws import Draw, Finding
 from nsmark.authority.records import DepositedThing, FiledKey, OpenedDispute
 from nsmark.authority.registry import MAX_ROWS
 from nsmark.authority.statements import Suspect
 from nsmark.authority.workbench import JobWatch, Workbench, key_of
-from nsmark.errors import AuthorityError
+from nsmark.errors import AuthorityError, UsageError
 from nsmark.keyfile import WatermarkKey
+from nsmark.suspects.endpoint import parse_endpoint
 
 _INTERFACES: dict[str | None, Literal["openai", "completions"]] = {
     "embeddings": "openai",
@@ -48,15 +49,6 @@ class Accused:
             content_bytes=deposit.content_bytes,
         )
         return cls(suspect, f"the deposit {deposit.entry_id[:12]}")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What came of a measurement."""
-
-    measured: Measured
-    is_ended: bool = False
-    """Whether it took more than the authority's limits allow, or broke a child down."""
 
 
 class Examiner:
@@ -97,22 +89,27 @@ class Examiner:
         on_tick = self._watch.between(start, self._steps / self._num_steps, f"measuring {label}")
         model = self.owner_model(filing)
         given = None if model is None else model.content_sha256
-        of = [filing.key_id, self._control_set, given, *suspect_identity(accused.suspect)]
+        limits = str(self._bench.workshop.confinement)  # with others it may come to an end
+        identity = suspect_identity(accused.suspect)
+        of = [filing.key_id, self._control_set, given, limits, *identity]
         if (known := self._draw.kept(of)) is not None:
-            return Finding(known)
+            return known
         content = self._bench.key_file(filing)
         key = _sound_key(content, filing)
         common, files = self._bench.request(key)
         with self._bench.work_folder() as folder:
             request = self._request(common.to_members(), accused, model, folder)
             try:
-                measured = self._bench.run(
-                    measure_suspect, request, [content, *files], on_tick, Measured
+                finding = Finding(
+                    measured=self._bench.run(
+                        measure_suspect, request, [content, *files], on_tick, Measured
+                    )
                 )
             except EndedError as error:
-                return Finding(_unmeasured(f"the measurement was ended: {error}"), is_ended=True)
-        self._draw.keep(of, measured)
-        return Finding(measured)
+                ended = _unmeasured(f"the measurement was ended: {error}")
+                finding = Finding(measured=ended, is_ended=True)
+        self._draw.keep(of, finding)
+        return finding
 
     def owner_model(self, filing: FiledKey) -> DepositedThing | None:
         """Return the deposit of the marked model: the first that was there before the dispute.
@@ -130,8 +127,14 @@ class Examiner:
             self._owner_models[filing.key_id] = found
         return self._owner_models[filing.key_id]
 
-    def _deposits(self, fingerprint: str, model_digest: str) -> Iterator[DepositedThing]:
-        """Yield an owner's deposits of a model, newest first."""
+    def deposits_of(self, filing: FiledKey) -> list[DepositedThing]:
+        """Return what a key's owner deposited, his marked model first, then the oldest."""
+        key = _sound_key(self._bench.key_file(filing), filing)
+        found = self._deposits(filing.fingerprint, None)
+        return sorted(found, key=lambda each: (each.model_digest != key.model_digest, each.index))
+
+    def _deposits(self, fingerprint: str, model_digest: str | None) -> Iterator[DepositedThing]:
+        """Yield an owner's deposits, perhaps only those of a model, newest first."""
         registry, before = self._bench.authority.registry, None
         while page := registry.deposits(
             fingerprint=fingerprint, model_digest=model_digest, before=before, limit=MAX_ROWS
@@ -184,15 +187,21 @@ def suspect_identity(suspect: Suspect) -> tuple[str, ...]:
     """Return what is the same for two disputes about the same suspect."""
     if suspect.content_sha256 is not None:
         return (suspect.kind, suspect.content_sha256)
+    operation = suspect.interface or ""
     try:
-        parts = urlsplit(suspect.url or "")
-        is_usual = parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme))
-        port = "" if is_usual else str(parts.port)
-    except ValueError:
+        endpoint = parse_endpoint(f"{suspect.url}#{suspect.model}", operation)
+    except UsageError:
         return ("endpoint", suspect.url or "", suspect.model or "")
-    path = parts.path.rstrip("/")
+    parts = urlsplit(endpoint.url)
+    is_usual = parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme))
     # The scheme and the interface are only ways to the same model.
-    return ("endpoint", parts.hostname or "", port, path, suspect.model or "")
+    return (
+        "endpoint",
+        (parts.hostname or "").rstrip("."),
+        "" if is_usual else str(parts.port),
+        parts.path.removesuffix(f"/{operation}").rstrip("/"),
+        endpoint.model,
+    )
 
 
 def _sound_key(content: bytes, filing: FiledKey) -> WatermarkKey:

@@ -104,6 +104,7 @@ class Jobs:
                 progress=0.0,
                 attempts=0,
                 troubles=0,
+                owner=owner if row.owner is None else row.owner,
                 ready=ready,
                 message="",
                 worker=None,
@@ -322,7 +323,7 @@ class Jobs:
 
 
 def has_begun(connection: Connection, kind: JobKind, subject: str) -> bool:
-    """Return whether somebody works on it now, or has."""
+    """Return whether somebody works on it now, or is done with it."""
     query = select(JOBS.c.state).where(JOBS.c.kind == kind, JOBS.c.subject == subject)
     return connection.execute(query).scalar_one_or_none() in ("running", "done")
 

@@ -81,7 +81,8 @@ class MeasuringLimits:
     """For asking the suspect."""
     max_queries: int = 20_000
     """Texts sent to an endpoint, decoys counted."""
-    max_recorded_bytes: int = 512 << 20
+    max_recorded_bytes: int = 4 << 30
+    """As numbers in memory: what an authority takes in half precision, and no more."""
     batch_size: int = 16
     concurrency: int = 2
     timeout_seconds: float = 60.0
@@ -139,6 +140,8 @@ def measure(
 
     Raises:
         KeyFileError: The key or the deposited model is not what was admitted.
+        ModelError: The deposited model cannot be opened.
+        MemoryError: There is too little: nothing is said about the suspect.
         NsmarkError: A control model cannot be opened: the authority's own trouble.
 
     Whatever is wrong with the suspect is no error: the verdict is then ``could_not_measure``.
@@ -153,11 +156,12 @@ def measure(
         raise KeyFileError(
             "the key names a pool or word list that was not published", "it cannot be measured"
         )
+    if owner_model is not None:
+        check_network(check_upload(owner_model))
     try:
         opened = asking.open(suspect)
-        if owner_model is not None:
-            check_network(check_upload(owner_model))
     except NsmarkError as error:
+        _require_memory(error)
         return _unmeasured(key, suspect.name, error)
     fresh = None
     if not isinstance(opened, RecordedOutputs) and (owner_model is not None or key.pairs):
@@ -206,6 +210,7 @@ class _Watched:
         except EvidenceError:
             raise
         except NsmarkError as error:
+            _require_memory(error)
             if not self._is_suspect:
                 raise
             # A suspect that is broken on purpose must not look like an error of ours.
@@ -240,7 +245,8 @@ class _Asking:
         # Both look at the same bytes that are opened later: uploads are not changed any more.
         check_network(check_upload(suspect.path))
         opening = Opening(self._key, self._device)
-        return self._watched(suspect.name, lambda: opening.open(suspect.path))
+        # However long a model takes that was handed over, it cannot be blamed for stalling.
+        return self._watched(suspect.name, lambda: opening.open(suspect.path), timed=False)
 
     def control(self, control: AnySuspect, stage: str) -> AnySuspect:
         """Let a control tell how far it is."""
@@ -284,15 +290,17 @@ class _Asking:
             connect=connect,
         )
         opening = Opening(self._key, self._device, queries)
-        return self._watched(suspect.name, lambda: opening.open(suspect.name))
+        return self._watched(suspect.name, lambda: opening.open(suspect.name), timed=True)
 
-    def _watched(self, name: str, open_it: Callable[[], Suspect | RecordedOutputs]) -> Suspect:
+    def _watched(
+        self, name: str, open_it: Callable[[], Suspect | RecordedOutputs], *, timed: bool
+    ) -> Suspect:
         def opened() -> Suspect:
             found = open_it()
             assert not isinstance(found, RecordedOutputs)  # noqa: S101 - a folder or an endpoint
             return found
 
-        return _Watched(name, opened, self._progress("suspect", timed=True), is_suspect=True)
+        return _Watched(name, opened, self._progress("suspect", timed=timed), is_suspect=True)
 
     def _progress(self, stage: str, *, timed: bool = False) -> BatchCallback:
         limits, started = self._limits, [0.0]
@@ -332,6 +340,14 @@ def _notes(
             "owner did not deposit the marked model",
         )
     return (f"all texts were {drawn}, and the marked model was asked them, too",)
+
+
+def _require_memory(error: BaseException | None) -> None:
+    """Raise MemoryError if that is what an error comes from, however it was told."""
+    while error is not None:
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):
+            raise MemoryError("there is too little memory for this") from error
+        error = error.__cause__
 
 
 def _unmeasured(key: WatermarkKey, name: str, error: NsmarkError) -> Measurement:

@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from cryptography import x509
 from sqlalchemy import Connection
 
-from nsmark.authority.fields import format_time
+from nsmark.authority.fields import format_time, parse_time
 from nsmark.authority.jobs import has_begun, utc_now
-from nsmark.authority.records import DepositedThing, FiledKey, OpenedDispute, Owner
+from nsmark.authority.records import ADMITTED, DepositedThing, FiledKey, OpenedDispute, Owner
 from nsmark.authority.registry import (
+    find_decided_dispute,
     find_deposit,
     find_dispute,
-    find_disputes,
+    find_fallen_dispute,
     find_filing,
+    find_open_disputes,
     find_owner,
 )
 from nsmark.authority.settings import AuthoritySettings
@@ -26,8 +28,6 @@ from nsmark.authority.statements import Defence, Deposit, Dispute, Filing, Withd
 from nsmark.errors import AccessDeniedError, ConflictError, InputError, NotFoundError
 from nsmark.transparency.strict_base64 import decode_base64
 from nsmark.transparency.timestamp import check_token
-
-_DISPUTABLE = ("admitted", "revealed", "succeeded")
 
 
 def check_filing(connection: Connection, statement: Filing, entry_id: str) -> None:
@@ -57,26 +57,32 @@ def check_dispute(connection: Connection, statement: Dispute, settings: Authorit
     filing = find_filing(connection, key_id=statement.key_id)
     if filing.fingerprint != statement.signer().fingerprint:
         raise AccessDeniedError("the key is another owner's", "name one of your own")
-    if filing.state not in _DISPUTABLE:
+    if filing.state not in ADMITTED:
         raise ConflictError(
             f"the key is not admitted: its filing is {filing.state!r}",
             "see its page for the reasons",
         )
-    if fell := find_disputes(connection, key_id=filing.key_id, outcome="fell"):
+    if parse_time(statement.released) > utc_now():
+        raise InputError(
+            f"the suspect cannot be public since {statement.released}: that is still to come",
+            "say since when it is; see whether your clock is ahead",
+        )
+    if fell := find_fallen_dispute(connection, filing):
         raise ConflictError(
             "the claim fell in an earlier dispute: the mark was in something older of another "
             "side's",
-            f"see dispute {fell[0].entry_id[:16]}",
+            f"see dispute {fell.entry_id[:16]}",
         )
-    if (content := statement.suspect.content_sha256) is not None:
-        for earlier in find_disputes(connection, key_id=filing.key_id, content=content):
-            if earlier.state == "open" or earlier.outcome not in (None, "could_not_measure"):
-                raise ConflictError(
-                    "the same content is being ruled on under this key, or was before",
-                    f"see dispute {earlier.entry_id[:16]}",
-                )
+    content = statement.suspect.content_sha256
+    if content is not None and (
+        earlier := find_decided_dispute(connection, filing.key_id, content)
+    ):
+        raise ConflictError(
+            "the same content is being ruled on under this key, or was before",
+            f"see dispute {earlier.entry_id[:16]}",
+        )
     limit = settings.max_open_disputes
-    if len(find_disputes(connection, claimant=filing.fingerprint, state="open")) >= limit:
+    if len(find_open_disputes(connection, claimant=filing.fingerprint)) >= limit:
         raise ConflictError(
             f"{limit} disputes of yours are open, and no more may be at one time",
             "wait for a ruling, or withdraw one",
@@ -122,9 +128,7 @@ def check_withdrawal(connection: Connection, statement: Withdrawal) -> None:
         raise AccessDeniedError("it is another owner's", "withdraw what is your own")
     if subject.state in ("withdrawn", "ruled"):
         raise ConflictError(f"it is {subject.state!r} already", "nothing is left to be done")
-    if isinstance(subject, FiledKey) and find_disputes(
-        connection, key_id=subject.key_id, state="open"
-    ):
+    if isinstance(subject, FiledKey) and find_open_disputes(connection, key_id=subject.key_id):
         raise ConflictError(
             "a dispute about this key is open", "withdraw the dispute first, or wait for it"
         )
@@ -141,7 +145,12 @@ def check_outside_time(statement: Deposit, roots: Sequence[x509.Certificate]) ->
         )
     token = decode_base64(statement.token, "time stamp")
     found = check_token(token, bytes.fromhex(statement.content_sha256), roots)
-    if format_time(found.time) != statement.proven or found.time > utc_now():
+    if found.time > utc_now():
+        raise InputError(
+            f"the time stamp says {format_time(found.time)}, which is still to come",
+            "its authority's clock is ahead: get another one",
+        )
+    if format_time(found.time) != statement.proven:
         raise InputError(
             f"the time stamp says {format_time(found.time)}, not {statement.proven}",
             "state the time that it says",

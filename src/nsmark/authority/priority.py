@@ -8,7 +8,7 @@ found in something of the other side's that is older, and of several claims the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -36,9 +36,12 @@ class Moment:
     time: datetime
     """With its time zone."""
     log_index: int
+    is_outside: bool = field(default=False, compare=False)
+    """Whether somebody else than this authority vouches for the time."""
 
     def __str__(self) -> str:
-        return f"{_said(self.time)} (entry {self.log_index})"
+        voucher = ", dated by a time stamp from elsewhere" if self.is_outside else ""
+        return f"{_said(self.time)} (entry {self.log_index}{voucher})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +64,9 @@ class Claim:
     owner: str
     """Fingerprint."""
     filed: Moment
-    verdict: Verdict
-    """What the measurement of the suspect under this key came to."""
+    verdict: Verdict | None
+    """What the measurement of the suspect under this key came to; None, for another's claim, if it
+    was not measured for reasons of the authority's."""
     exhibits: tuple[Exhibit, ...] = ()
 
 
@@ -72,6 +76,10 @@ class Ruling:
 
     outcome: Outcome
     reasons: tuple[str, ...]
+    exhibit: Exhibit | None = None
+    """What made the claim fall."""
+    other: Claim | None = None
+    """What preceded it."""
 
 
 def rule(
@@ -107,7 +115,24 @@ def rule(
             f"the mark of the key {_short(first.key_id)} of another owner was found on the same "
             f"suspect, and it was filed earlier: {first.filed}, this one {claim.filed}"
         )
-        return Ruling(Outcome.PRECEDED, (reason, *ruling.reasons))
+        return Ruling(Outcome.PRECEDED, (reason, *ruling.reasons), other=first)
+    # What is unheard: the claim itself, or something that is held against it.
+    unheard = [
+        other
+        for other in others
+        if other.owner != claim.owner
+        and other.filed < claim.filed
+        and other.verdict in (None, Verdict.OWNED)
+        and _by_itself(other, released, disputed).outcome is Outcome.COULD_NOT_MEASURE
+    ]
+    if unheard:
+        first = min(unheard, key=lambda each: each.filed)
+        reason = (
+            f"the mark was found on the suspect, but the key {_short(first.key_id)} of another "
+            f"owner, filed earlier ({first.filed}, this one {claim.filed}), or what is held against it, "
+            "could not be measured within this authority's limits: nothing is upheld while it is unheard"
+        )
+        return Ruling(Outcome.COULD_NOT_MEASURE, (reason, *ruling.reasons))
     later = tuple(
         f"the mark of the key {_short(other.key_id)} of another owner was found, too, but it was "
         f"filed later: {other.filed}"
@@ -127,11 +152,11 @@ def _by_itself(claim: Claim, released: datetime | None, disputed: datetime) -> R
             f"the mark is in {exhibit.name}, which the other side had before the key: "
             f"{exhibit.filed}, the key {claim.filed}"
         )
-        return Ruling(Outcome.FELL, (reason, *said))
+        return Ruling(Outcome.FELL, (reason, *said), exhibit=exhibit)
     uncovered = _not_covered(claim, released, disputed)
     if uncovered is not None:
         return Ruling(Outcome.NOT_COVERED, (uncovered, *said))
-    if claim.verdict is Verdict.COULD_NOT_MEASURE:
+    if claim.verdict in (Verdict.COULD_NOT_MEASURE, None):
         return Ruling(Outcome.COULD_NOT_MEASURE, ("the suspect could not be measured", *said))
     if claim.verdict is Verdict.NOT_SHOWN:
         return Ruling(Outcome.NOT_SHOWN, ("the mark was not shown on the suspect", *said))

@@ -16,6 +16,9 @@ JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 JobKind = Literal["admission", "dispute"]
 Scope = Literal["file", "dispute", "admin"]
 
+ADMITTED: tuple[FilingState, ...] = ("admitted", "revealed", "succeeded")
+"""States of keys that may be disputed with."""
+
 SCOPES: tuple[Scope, ...] = ("file", "dispute", "admin")
 OWNER_SCOPES: tuple[Scope, ...] = ("file", "dispute")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import Connection, Row, Select, func, select
 
 from nsmark.authority.records import (
     DepositedThing,
@@ -214,6 +214,11 @@ class Registry:
             rows = connection.execute(query.order_by(table.c.position).limit(MAX_ROWS)).all()
         return [GivenDefence(index=row.position, **_others(row, GivenDefence)) for row in rows]
 
+    def fallen(self, filing: FiledKey) -> OpenedDispute | None:
+        """Return the dispute in which a claim fell, if it did."""
+        with self._database.read() as connection:
+            return find_fallen_dispute(connection, filing)
+
     def ruling(self, dispute: str) -> GivenRuling:
         """Return the ruling in a dispute.
 
@@ -234,6 +239,12 @@ class Registry:
         if key_id is not None:
             query = query.where(VIEW_RULINGS.c.key_id == key_id)
         return [_to_ruling(row) for row in self._page(query, VIEW_RULINGS, before, limit)]
+
+    def count_defences(self, dispute: str) -> int:
+        """Return how many answers to a dispute there are in all."""
+        query = select(func.count()).where(VIEW_DEFENCES.c.dispute == dispute)
+        with self._database.read() as connection:
+            return int(connection.execute(query).scalar_one())
 
     def _page(
         self, query: Select[Any], table: Any, before: int | None, limit: int
@@ -295,28 +306,48 @@ def find_dispute(connection: Connection, entry_id: str) -> OpenedDispute:
     return _to_dispute(row)
 
 
-def find_disputes(
-    connection: Connection,
-    *,
-    key_id: str | None = None,
-    claimant: str | None = None,
-    content: str | None = None,
-    state: DisputeState | None = None,
-    outcome: str | None = None,
+def find_open_disputes(
+    connection: Connection, *, key_id: str | None = None, claimant: str | None = None
 ) -> list[OpenedDispute]:
-    """Return disputes that fit everything given, the oldest first, no more than a page."""
-    columns, query = VIEW_DISPUTES.c, _disputes_with_jobs()
-    for column, wanted in (
-        (columns.key_id, key_id),
-        (columns.fingerprint, claimant),
-        (columns.content_sha256, content),
-        (columns.state, state),
-        (columns.outcome, outcome),
-    ):
-        if wanted is not None:
-            query = query.where(column == wanted)
+    """Return open disputes about a key or of a claimant, no more than a page."""
+    columns = VIEW_DISPUTES.c
+    query = _disputes_with_jobs().where(columns.state == "open")
+    if key_id is not None:
+        query = query.where(columns.key_id == key_id)
+    if claimant is not None:
+        query = query.where(columns.fingerprint == claimant)
     rows = connection.execute(query.order_by(columns.position).limit(MAX_ROWS))
     return [_to_dispute(row) for row in rows]
+
+
+def find_decided_dispute(connection: Connection, key_id: str, content: str) -> OpenedDispute | None:
+    """Return a dispute in which a key is or was measured on a content, and which settles it."""
+    columns = VIEW_DISPUTES.c
+    is_settled = columns.outcome.in_(("upheld", "not_shown", "not_covered", "fell"))
+    query = (
+        _disputes_with_jobs()
+        .where(columns.key_id == key_id, columns.content_sha256 == content)
+        .where((columns.state == "open") | is_settled)
+        .limit(1)
+    )
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _to_dispute(row)
+
+
+def find_fallen_dispute(connection: Connection, filing: FiledKey) -> OpenedDispute | None:
+    """Return the first dispute in which a claim fell, under any key of the same signature."""
+    same = select(VIEW_FILINGS.c.key_id).where(
+        VIEW_FILINGS.c.signature_sha256 == filing.signature_sha256
+    )
+    columns = VIEW_DISPUTES.c
+    query = (
+        _disputes_with_jobs()
+        .where(columns.key_id.in_(same), columns.outcome == "fell")
+        .order_by(columns.position)
+        .limit(1)
+    )
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _to_dispute(row)
 
 
 def find_ruling(connection: Connection, dispute: str) -> GivenRuling | None:

@@ -40,7 +40,13 @@ from nsmark.authority.backup import (
     BackupHeader,
     BackupSummary,
 )
-from nsmark.authority.checking import check_contents, check_jobs, check_log, content_names
+from nsmark.authority.checking import (
+    check_contents,
+    check_givers,
+    check_jobs,
+    check_log,
+    content_names,
+)
 from nsmark.authority.fields import parse_canonical
 from nsmark.authority.folder import AuthorityFolder, open_folder, save_last_checkpoint
 from nsmark.authority.sealing import SealedStore
@@ -183,6 +189,7 @@ def _restore(
         continue_numbers(connection)
     _require_none(check_jobs(connection))
     _require_none(check_contents(connection, folder.store))
+    _require_none(check_givers(connection))
     note = header.checkpoint.encode("utf-8")
     save_last_checkpoint(staging, note)
     for place in (staging / "timestamps", staging / "content", staging):

@@ -76,7 +76,7 @@ from nsmark.authority.statements import (
     sign_statement,
 )
 from nsmark.authority.storage.database import Database
-from nsmark.authority.storage.log import Log, is_logged
+from nsmark.authority.storage.log import Log, is_logged, time_of
 from nsmark.authority.storage.views import apply_entry, rebuild_views
 from nsmark.core.texts import decode_lines, lines_digest
 from nsmark.errors import (
@@ -87,6 +87,7 @@ from nsmark.errors import (
     KeyFileError,
     NotFoundError,
     TransparencyError,
+    WithdrawnError,
 )
 from nsmark.files import read_bounded, write_errors
 from nsmark.identity import PublicKey
@@ -510,8 +511,9 @@ class Authority:
 
         Raises:
             NotFoundError: There is no such dispute.
-            InputError: The report is not the one that the ruling names.
-            ConflictError: The dispute was withdrawn.
+            InputError: The report is not the one that the ruling names, or the key not the one
+                of the dispute.
+            WithdrawnError: The dispute was withdrawn.
         """
         found = None if report is None else hashlib.sha256(report).hexdigest()
         if ruling.authority != self.name or ruling.report_sha256 != found:
@@ -522,10 +524,10 @@ class Authority:
 
         def check(connection: Connection) -> None:
             dispute = find_dispute(connection, ruling.dispute)
-            if dispute.state == "withdrawn" or dispute.key_id != ruling.key_id:
-                raise ConflictError(
-                    "the dispute was withdrawn, or is about another key", "look at it again"
-                )
+            if dispute.state == "withdrawn":
+                raise WithdrawnError("the dispute was withdrawn", "nothing is left to be done")
+            if dispute.key_id != ruling.key_id:
+                raise InputError("the dispute is about another key", "name the key of the dispute")
 
         def standing(connection: Connection) -> str | None:
             there = find_ruling(connection, ruling.dispute)
@@ -621,14 +623,6 @@ class Authority:
         with self.database.write() as connection:
             if content is not None:
                 self.contents.save(connection, content)
-                if isinstance(opened.statement, OwnerStatement):
-                    self.contents.note_giver(
-                        connection,
-                        content,
-                        entry_id=opened.entry_id,
-                        fingerprint=opened.signer.fingerprint,
-                        time=stamp.time,
-                    )
             known = None if standing is None else standing(connection)
             if known is None and is_logged(connection, opened.entry_id):
                 known = opened.entry_id
@@ -640,11 +634,28 @@ class Authority:
                     then(connection, entry)
                 who = opened.signer.fingerprint
                 self.accounts.note_in(connection, who, entry.kind, entry.entry_id, "logged")
+            if content is not None and isinstance(opened.statement, OwnerStatement):
+                self._note_giver(connection, opened, content, stamp)
             receipt = self.log.first_receipt(connection, known or opened.entry_id)
         # Not each time: that would cost another wait for the disk.
         if known is None and receipt.index % _REMEMBERED == 0:
             save_last_checkpoint(self.settings.folder, receipt.checkpoint)
         return receipt
+
+    def _note_giver(
+        self, connection: Connection, opened: OpenedStatement, content: SealedContent, stamp: Stamp
+    ) -> None:
+        # The same statement without content may have overtaken this one, with a later stamp.
+        announced = time_of(connection, opened.entry_id) or stamp.time
+        self.contents.note_giver(
+            connection,
+            content,
+            entry_id=opened.entry_id,
+            fingerprint=opened.signer.fingerprint,
+            time=max(stamp.time, announced),
+        )
+        # Once more: others may have come in between with the rest of what he may.
+        self._require_quota(connection, opened.signer, 0)
 
     def _append(self, connection: Connection, opened: OpenedStatement, stamp: Stamp) -> LogEntry:
         entry = self.log.append(
@@ -690,16 +701,20 @@ class Authority:
         """Refuse what would be too much of one owner's, or for the disk."""
         if num_bytes > max_bytes:
             return  # refused when it is sealed, however much room there is
-        limit = self.settings.max_owner_bytes
-        if self.contents.bytes_of(giver.fingerprint) + num_bytes > limit:
-            raise ConflictError(
-                f"this would be more than the {limit:,} bytes that one owner may hand over",
-                "a digest can be deposited without its content",
-            )
+        with self.database.read() as connection:
+            self._require_quota(connection, giver, num_bytes)
         with write_errors(self.settings.folder, "see whether the authority's disk is there"):
             free = shutil.disk_usage(self.settings.folder).free
         if free - num_bytes < self.settings.min_free_bytes:
             raise AuthorityError("the authority's disk is almost full", "tell its operator")
+
+    def _require_quota(self, connection: Connection, giver: PublicKey, num_bytes: int) -> None:
+        limit = self.settings.max_owner_bytes
+        if self.contents.bytes_of(connection, giver.fingerprint) + num_bytes > limit:
+            raise ConflictError(
+                f"this would be more than the {limit:,} bytes that one owner may hand over",
+                "a digest can be deposited without its content",
+            )
 
     def _check_key(self, statement: Filing, sealed: SealedContent) -> None:
         """Read the key as strictly as its format allows; what needs a model is for later."""

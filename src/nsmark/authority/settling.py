@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nsmark.authority.answers import Heard, NamedDeposit, hear, moment_of, name_of
+from nsmark.authority.answers import Heard, NamedDeposit, hear, in_turns, moment_of, name_of
 from nsmark.authority.confined_tasks import Measured
 from nsmark.authority.draws import DRAWS_FOLDER, Draw
-from nsmark.authority.examining import Accused, Examiner, Finding, suspect_identity
+from nsmark.authority.examining import Accused, Examiner, suspect_identity
 from nsmark.authority.fields import format_time, parse_time
 from nsmark.authority.jobs import utc_now
 from nsmark.authority.priority import Claim, Exhibit, Outcome, rule
 from nsmark.authority.priority import Ruling as Decided
-from nsmark.authority.records import FiledKey, GivenDefence, OpenedDispute
+from nsmark.authority.records import (
+    ADMITTED,
+    DepositedThing,
+    FiledKey,
+    GivenDefence,
+    OpenedDispute,
+)
 from nsmark.authority.registry import MAX_ROWS
-from nsmark.authority.statements import OtherClaim, Ruling
+from nsmark.authority.statements import OtherClaim, Ruling, parse_statement
 from nsmark.authority.workbench import JobWatch, Workbench, printable, versions
 from nsmark.errors import NotFoundError
+from nsmark.transparency import Envelope
 from nsmark.verification.decide import Verdict
 
-MAX_OTHER_CLAIMS = 16
-"""That are measured in one dispute, the oldest first."""
+MAX_LATER_CLAIMS = 8
+"""Of other owners that are measured, too, although they decide nothing."""
 
-_ADMITTED = ("admitted", "revealed", "succeeded")
 _STANDING = ("upheld", "preceded")
 _MAX_REASONS = 64
+_MAX_IDLE_REASONS = 16
 _MAX_FIGURES = 48
+_MAX_NAME = 256
 _MAX_EARLIER = 8
+_MAX_OTHERS_SHOWN = 32
 
 
 def settle_dispute(bench: Workbench, dispute: str, watch: JobWatch) -> str:
@@ -97,9 +106,7 @@ def forget_old_draws(bench: Workbench) -> None:
 @dataclass(frozen=True, slots=True)
 class _MeasuredExhibit:
     exhibit: Exhibit
-    defence: str
-    """Entry id of the answer that names it."""
-
+    named: NamedDeposit
     measured: Measured | None
 
 
@@ -108,7 +115,7 @@ class _MeasuredClaim:
     claim: Claim
     filing: FiledKey
     measured: Measured | None
-    """None if it was measured in an earlier dispute."""
+    """None if it was not measured now."""
 
 
 @dataclass(slots=True)
@@ -125,6 +132,8 @@ class _Findings:
 
     exhibits: list[_MeasuredExhibit] = field(default_factory=list)
     others: list[_MeasuredClaim] = field(default_factory=list)
+    defence: str | None = None
+    """Entry id of the answer that made the claim fall."""
 
 
 class _Settling:
@@ -146,11 +155,11 @@ class _Settling:
         """Measure what must be, rule, and log it."""
         found = _Findings()
         self._tell_of_earlier(found)
-        heard = self._hear(self._dispute.entry_id, self._filing)
+        heard = self._hear(self._filing, dispute=self._dispute.entry_id)
         self._tell_of_dates(heard, found)
         found.later_notes += heard.notes
-        decided = self._rule(found, Verdict.COULD_NOT_MEASURE)
-        if decided.outcome is not Outcome.NOT_COVERED:
+        decided = self._fell_before(found) or self._rule(found, Verdict.COULD_NOT_MEASURE)
+        if decided.outcome not in (Outcome.NOT_COVERED, Outcome.FELL):
             self._bench.require_controls()
             decided = self._measure_all(heard, found)
         self._record(decided, found)
@@ -164,15 +173,17 @@ class _Settling:
         verdict = Verdict(found.measured.verdict)
         decided = self._rule(found, verdict)
         if decided.outcome is Outcome.FELL:
-            fell = self._deciding_exhibit(found)
+            (fell,) = (each for each in found.exhibits if each.exhibit is decided.exhibit)
             found.figures |= _figures("exhibit", fell.measured)
+            found.defence = fell.named.defence
         if decided.outcome is not Outcome.UPHELD:
             return decided
         # Only now do others matter: who was first among those who are right.
         found.others = self._other_claims(suspect, heard.keys, found)
         decided = self._rule(found, verdict)
         if decided.outcome is Outcome.PRECEDED:
-            self._look_closer(found)
+            (first,) = (each for each in found.others if each.claim is decided.other)
+            self._look_closer(first, found)
         return decided
 
     def _rule(self, found: _Findings, verdict: Verdict) -> Decided:
@@ -185,46 +196,60 @@ class _Settling:
 
     # --- What is held against a claim. ---
 
-    def _hear(self, dispute: str, filing: FiledKey) -> Heard:
+    def _hear(
+        self,
+        filing: FiledKey,
+        *,
+        dispute: str | None = None,
+        unnamed: Iterable[DepositedThing] = (),
+    ) -> Heard:
         return hear(
-            self._answers(dispute),
+            self._answers(filing),
             filing,
             self._registry,
             self._bench.authority.contents,
             max_exhibits=self._bench.settings.max_exhibits,
+            dispute=dispute,
+            unnamed=unnamed,
         )
 
-    def _answers(self, dispute: str) -> Iterator[GivenDefence]:
-        after = -1
-        while page := self._registry.defences(dispute, after=after):
-            yield from page
-            after = page[-1].index
+    def _answers(self, filing: FiledKey) -> Iterator[GivenDefence]:
+        """Yield the answers to all disputes under a key, also to those that were withdrawn."""
+        pages = _pages(lambda before: self._disputes_before(before, filing.key_id))
+        for dispute in reversed(list(pages)):
+            after = -1
+            while page := self._registry.defences(dispute.entry_id, after=after):
+                yield from page
+                after = page[-1].index
 
     def _measure_exhibits(self, filing: FiledKey, heard: Heard) -> list[_MeasuredExhibit]:
-        """Measure a key on deposits; what was not, or not to the end, has no verdict."""
+        """Measure a key on deposits, until one makes its claim fall.
+
+        What was not measured, or not to the end, has no verdict.
+        """
         found = []
         for named in heard.exhibits:
-            name = name_of(named.deposit)
-            finding = self._examiner.measure(filing, Accused.of_deposit(named.deposit), name)
+            accused = Accused.of_deposit(named.deposit)
+            finding = self._examiner.measure(filing, accused, name_of(named.deposit))
             verdict = None if finding.is_ended else Verdict(finding.measured.verdict)
-            found.append(_exhibit(named, verdict, finding))
-        return found + [_exhibit(named, None, None) for named in heard.unheard]
-
-    def _deciding_exhibit(self, found: _Findings) -> _MeasuredExhibit:
-        fell = [each for each in found.exhibits if _makes_fall(each.exhibit, self._filing)]
-        return min(fell, key=lambda each: each.exhibit.filed)
+            found.append(_MeasuredExhibit(_exhibit(named, verdict), named, finding.measured))
+            if verdict is Verdict.OWNED:
+                return found
+        unheard = (_MeasuredExhibit(_exhibit(named, None), named, None) for named in heard.unheard)
+        return [*found, *unheard]
 
     # --- What was said before. ---
 
+    def _disputes_before(self, before: int | None, key_id: str | None) -> list[OpenedDispute]:
+        return self._registry.disputes(key_id=key_id, before=before, limit=MAX_ROWS)
+
     def _find_same_suspect(self) -> Iterator[OpenedDispute]:
         """Yield other disputes about the same suspect, newest first."""
-        wanted, before = suspect_identity(self._dispute.suspect), None
-        while page := self._registry.disputes(before=before, limit=MAX_ROWS):
-            for dispute in page:
-                is_other = dispute.entry_id != self._dispute.entry_id
-                if is_other and suspect_identity(dispute.suspect) == wanted:
-                    yield dispute
-            before = page[-1].index
+        wanted = suspect_identity(self._dispute.suspect)
+        for dispute in _pages(lambda before: self._disputes_before(before, None)):
+            is_other = dispute.entry_id != self._dispute.entry_id
+            if is_other and suspect_identity(dispute.suspect) == wanted:
+                yield dispute
 
     def _own_earlier(self) -> list[OpenedDispute]:
         """Return the claimant's earlier disputes about the same suspect, oldest first."""
@@ -236,10 +261,25 @@ class _Settling:
         ]
         return found[::-1]
 
+    def _fell_before(self, found: _Findings) -> Decided | None:
+        """Return the ruling on a claim that fell while this dispute was open."""
+        fallen = self._registry.fallen(self._filing)
+        if fallen is None:
+            return None
+        entry = self._bench.authority.log.entry(fallen.ruling or "").entry
+        envelope = Envelope.parse(entry)
+        ruling = parse_statement(envelope.payload_type, envelope.payload)
+        found.defence = ruling.defence if isinstance(ruling, Ruling) else None
+        reason = f"the claim fell in the dispute {fallen.entry_id[:12]}: see its ruling"
+        return Decided(Outcome.FELL, (reason,))
+
     def _tell_of_earlier(self, found: _Findings) -> None:
         """Say how often it was tried: who tries often enough succeeds some day by chance."""
         earlier = self._own_earlier()
+        key_id = self._filing.key_id
+        count = sum(1 for _ in _pages(lambda before: self._disputes_before(before, key_id)))
         found.figures["earlier_disputes"] = len(earlier)
+        found.figures["disputes_with_this_key"] = count
         if earlier:
             outcomes = [each.outcome or each.state for each in earlier[-_MAX_EARLIER:]]
             found.notes.append(
@@ -268,63 +308,68 @@ class _Settling:
     def _other_claims(
         self, suspect: Accused, named: list[FiledKey], found: _Findings
     ) -> list[_MeasuredClaim]:
-        """Find other owners' keys on the same suspect."""
-        known: dict[str, _MeasuredClaim] = {}
-        pending: dict[str, tuple[FiledKey, OpenedDispute | None]] = {
-            filing.key_id: (filing, None) for filing in named
-        }
+        """Find other owners' keys on the same suspect.
+
+        Those that are older decide; they are measured first, their owners take turns, and those
+        that are too many have no verdict. Of the later ones some are looked at, to be shown.
+        """
+        known: set[str] = set()
+        wanted = {filing.key_id: filing for filing in named}
         for dispute in self._same_suspect:
             filing = self._registry.filing_of_key(dispute.key_id)
-            if filing.state not in _ADMITTED:
-                continue  # withdrawn by its owner
             is_standing = dispute.outcome in _STANDING
+            if not self._stands(filing) or not (is_standing or dispute.state == "open"):
+                continue
             if is_standing and suspect.suspect.content_sha256 is not None:
-                # The very bytes were measured then, and what was held against it did not make it
-                # fall. An endpoint is asked anew: it may have changed since.
-                claim = _claim(filing, Verdict.OWNED)
-                known[filing.key_id] = _MeasuredClaim(claim, filing, None)
-            elif is_standing or dispute.state == "open":
-                pending[filing.key_id] = (filing, dispute)
-        others = [
-            (filing, dispute)
-            for filing, dispute in pending.values()
-            if filing.key_id not in known and filing.fingerprint != self._filing.fingerprint
-        ]
-        others.sort(key=lambda each: each[0].index)
-        if len(others) > MAX_OTHER_CLAIMS:
+                # The very bytes were measured then. An endpoint is asked anew: it may have changed.
+                known.add(filing.key_id)
+            wanted[filing.key_id] = filing
+        ours = moment_of(self._filing)
+        others = [each for each in wanted.values() if each.fingerprint != self._filing.fingerprint]
+        older = in_turns(each for each in others if moment_of(each) < ours)
+        later = sorted((each for each in others if moment_of(each) > ours), key=moment_of)
+        most = self._bench.settings.max_exhibits
+        if len(later) > MAX_LATER_CLAIMS:
             found.later_notes.append(
-                f"of {len(others)} other claims the {MAX_OTHER_CLAIMS} oldest were looked at"
+                f"of {len(later)} later claims the first {MAX_LATER_CLAIMS} were looked at"
             )
-        measured = others[:MAX_OTHER_CLAIMS]
+        measured = [*older[:most], *later[:MAX_LATER_CLAIMS]]
         self._examiner.expect(len(measured))
-        return [*known.values(), *(self._measure_other(suspect, *each) for each in measured)]
+        return [
+            *(
+                self._measure_other(suspect, each, is_known=each.key_id in known)
+                for each in measured
+            ),
+            *(_MeasuredClaim(_claim(each, None), each, None) for each in older[most:]),
+        ]
 
-    def _measure_other(
-        self, suspect: Accused, filing: FiledKey, dispute: OpenedDispute | None
-    ) -> _MeasuredClaim:
-        """Measure another key on the suspect, and what is held against it in its own dispute."""
-        label = f"the suspect under the key {filing.key_id[:12]}"
-        measured = self._examiner.measure(filing, suspect, label).measured
+    def _stands(self, filing: FiledKey) -> bool:
+        """Return whether a claim was neither withdrawn nor fell."""
+        return filing.state in ADMITTED and self._registry.fallen(filing) is None
+
+    def _measure_other(self, suspect: Accused, filing: FiledKey, is_known: bool) -> _MeasuredClaim:
+        """Measure another key on the suspect, unless it was before, and what is held against it."""
+        measured, verdict = None, Verdict.OWNED
+        if not is_known:
+            label = f"the suspect under the key {filing.key_id[:12]}"
+            finding = self._examiner.measure(filing, suspect, label)
+            if finding.is_ended:
+                return _MeasuredClaim(_claim(filing, None), filing, None)
+            measured, verdict = finding.measured, Verdict(finding.measured.verdict)
         exhibits: list[_MeasuredExhibit] = []
-        if measured.verdict == "owned" and dispute is not None:
-            heard = self._hear(dispute.entry_id, filing)
+        if verdict is Verdict.OWNED and moment_of(filing) < moment_of(self._filing):
+            # The claimant need not have answered: he may not know of this claim.
+            heard = self._hear(filing, unnamed=self._examiner.deposits_of(self._filing))
             self._examiner.expect(len(heard.exhibits))
             exhibits = self._measure_exhibits(filing, heard)
-        claim = _claim(filing, Verdict(measured.verdict), exhibits)
-        return _MeasuredClaim(claim, filing, measured)
+        return _MeasuredClaim(_claim(filing, verdict, exhibits), filing, measured)
 
-    def _look_closer(self, found: _Findings) -> None:
+    def _look_closer(self, first: _MeasuredClaim, found: _Findings) -> None:
         """Look for the earlier mark in the claimant's own model.
 
         If it is there, his model comes from the other's. If it is not, the suspect may only answer
         each key as it likes to hear: people must look into that.
         """
-        earlier = [
-            each
-            for each in found.others
-            if each.claim.verdict is Verdict.OWNED and each.claim.filed < moment_of(self._filing)
-        ]
-        first = min(earlier, key=lambda each: each.claim.filed)
         found.figures |= _figures("earlier_key", first.measured)
         name = f"the earlier mark of the key {first.filing.key_id[:12]}"
         place = "the claimant's own model"
@@ -348,15 +393,19 @@ class _Settling:
 
     def _record(self, decided: Decided, found: _Findings) -> None:
         measured = found.measured
+        evidence: dict[str, Any] = {}
         said = [*decided.reasons[:1], *found.notes]
-        evidence: dict[str, Any] = {"control_set": self._examiner.control_set, **found.figures}
         report = None
         if measured is not None:
             said += [*measured.reasons, *measured.notes]
             evidence |= measured.figures | {"randomness_used": self._examiner.seed}
             report = measured.html.encode("utf-8") or None
-        said += [*decided.reasons[1:], *found.later_notes]
-        is_fallen = decided.outcome is Outcome.FELL
+        # Last, so that nothing that a child says can pass for it.
+        evidence |= found.figures | {"control_set": self._examiner.control_set}
+        claims, left_out = self._claims_to_show(found)
+        if left_out:
+            found.later_notes.append(f"{left_out} more claims of the same owners are not listed")
+        said += [*found.later_notes, *_some(decided.reasons[1:])]
         self._bench.authority.record_ruling(
             Ruling(
                 authority=self._bench.authority.name,
@@ -368,17 +417,8 @@ class _Settling:
                 evidence=evidence,
                 report_sha256=None if report is None else hashlib.sha256(report).hexdigest(),
                 randomness=None if measured is None else self._draw.randomness().hex(),
-                defence=self._deciding_exhibit(found).defence if is_fallen else None,
-                other_claims=tuple(
-                    OtherClaim(
-                        filing=each.filing.entry_id,
-                        key_id=each.filing.key_id,
-                        owner=each.filing.owner,
-                        time=each.filing.time,
-                    )
-                    for each in found.others
-                    if each.claim.verdict is Verdict.OWNED
-                ),
+                defence=found.defence,
+                other_claims=claims,
                 opened=self._dispute.time,
                 measured=format_time(utc_now()),
                 versions=versions(),
@@ -386,9 +426,36 @@ class _Settling:
             report,
         )
 
+    def _claims_to_show(self, found: _Findings) -> tuple[tuple[OtherClaim, ...], int]:
+        """Return other claims that were found, of each owner the oldest; and how many are left."""
+        owned = [each for each in found.others if each.claim.verdict is Verdict.OWNED]
+        first: dict[str, FiledKey] = {}
+        for each in sorted(owned, key=lambda each: each.claim.filed):
+            first.setdefault(each.filing.fingerprint, each.filing)
+        shown = tuple(
+            OtherClaim(
+                filing=filing.entry_id,
+                key_id=filing.key_id,
+                owner=filing.owner,
+                time=filing.time,
+            )
+            for filing in list(first.values())[:_MAX_OTHERS_SHOWN]
+        )
+        return shown, len(owned) - len(shown)
+
+
+def _pages(
+    fetch: Callable[[int | None], list[OpenedDispute]],
+) -> Iterator[OpenedDispute]:
+    """Yield disputes page by page, newest first."""
+    before = None
+    while page := fetch(before):
+        yield from page
+        before = page[-1].index
+
 
 def _claim(
-    filing: FiledKey, verdict: Verdict, exhibits: list[_MeasuredExhibit] | None = None
+    filing: FiledKey, verdict: Verdict | None, exhibits: list[_MeasuredExhibit] | None = None
 ) -> Claim:
     return Claim(
         key_id=filing.key_id,
@@ -399,21 +466,13 @@ def _claim(
     )
 
 
-def _exhibit(
-    named: NamedDeposit, verdict: Verdict | None, finding: Finding | None
-) -> _MeasuredExhibit:
-    exhibit = Exhibit(
+def _exhibit(named: NamedDeposit, verdict: Verdict | None) -> Exhibit:
+    return Exhibit(
         name=name_of(named.deposit),
         filed=named.moment,
         by=named.deposit.fingerprint,
         verdict=verdict,
     )
-    return _MeasuredExhibit(exhibit, named.defence, None if finding is None else finding.measured)
-
-
-def _makes_fall(exhibit: Exhibit, filing: FiledKey) -> bool:
-    is_older = exhibit.filed < moment_of(filing)
-    return exhibit.verdict is Verdict.OWNED and is_older and exhibit.by != filing.fingerprint
 
 
 def _figures(prefix: str, measured: Measured | None) -> dict[str, Any]:
@@ -421,4 +480,15 @@ def _figures(prefix: str, measured: Measured | None) -> dict[str, Any]:
     if measured is None:
         return {}
     figures = {"verdict": measured.verdict, **measured.figures}
-    return {f"{prefix}_{name}": value for name, value in list(figures.items())[:_MAX_FIGURES]}
+    return {
+        f"{prefix}_{name}"[:_MAX_NAME]: value
+        for name, value in list(figures.items())[:_MAX_FIGURES]
+    }
+
+
+def _some(reasons: Sequence[str]) -> list[str]:
+    """Return reasons that decide nothing, not too many."""
+    left_out = len(reasons) - _MAX_IDLE_REASONS
+    if left_out <= 0:
+        return list(reasons)
+    return [*reasons[:_MAX_IDLE_REASONS], f"and {left_out} more of this kind"]

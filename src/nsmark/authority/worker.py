@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsmark.errors import ConflictError, NsmarkError
+from nsmark.errors import ConflictError, NsmarkError, WithdrawnError
 
 if TYPE_CHECKING:
     from nsmark.authority.queueing import WorkQueue
@@ -134,8 +134,8 @@ class Worker:
             came = _duty(job)(self.bench, job.subject, watch)
         except LostError:
             return "not this worker's any more"
-        except ConflictError as error:
-            return self._finish(job_id, error=f"it was withdrawn meanwhile: {error}")
+        except WithdrawnError as error:
+            return self._finish(job_id, error=str(error))
         except StoppedError:
             jobs.put_back(job_id, self.name, delay_seconds=0, message="its worker was stopped")
             return "put back: the worker stops"
@@ -172,6 +172,8 @@ class Worker:
 
     def sweep(self) -> None:
         """Look after what others left behind, if it is time to."""
+        from nsmark.authority.settling import forget_old_draws
+
         now = time.monotonic()
         if now < self._next_sweep:
             return
@@ -180,6 +182,7 @@ class Worker:
         for job in authority.jobs.requeue_stale():
             LOG.warning("%s %s: its worker is gone, now %s", job.kind, job.subject[:16], job.state)
         self._rule_given_up()
+        forget_old_draws(self.bench)
         self.bench.remove_abandoned()
         controls = frozenset(self.bench.controls())
         if controls - self._controls and (count := authority.jobs.make_ready("admission")):
@@ -207,7 +210,6 @@ class Worker:
         """
         from nsmark.authority.fields import parse_time
         from nsmark.authority.jobs import utc_now
-        from nsmark.authority.settling import forget_old_draws
 
         authority = self.bench.authority
         for dispute in _open_disputes(self.bench):
@@ -224,7 +226,6 @@ class Worker:
                 if all(job.state == "failed" for job in jobs):
                     authority.jobs.queue("admission", filing.entry_id, owner=filing.fingerprint)
             before = page[-1].index
-        forget_old_draws(self.bench)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -248,6 +248,8 @@ def test_a_dispute_from_its_opening_to_its_ruling(client, server, trust, inside,
         )
     state = client.dispute_state(opened.entry_id)
     assert [row["entry_id"] for row in state["defences"]] == [answered.entry_id]
+    assert state["num_defences"] == 1
+    assert client.defences(opened.entry_id) == state["defences"]
 
     inside.record_ruling(ruling_for(inside, opened.entry_id, key_id), REPORT)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 from authority_world import NAME, KeyOwner, admit, small_key
 from nsmark.authority.manifest import Manifest
 from nsmark.authority.queueing import open_queue
+from nsmark.authority.registry import MAX_ROWS
 from nsmark.authority.service import Authority
 from nsmark.authority.statements import Defence, Deposit, Ruling, Suspect, Withdrawal, entry_id_of
 from nsmark.authority.web.app import create_app
@@ -210,8 +212,81 @@ def test_a_dispute_is_answered_and_withdrawn(
 
     assert (elsewhere.status_code, given.status_code, done.status_code) == (422, 201, 201)
     assert [each["statement"] for each in detail["defences"]] == ["it is not yours"]
+    assert detail["num_defences"] == 1
     assert (detail["dispute"]["state"], detail["job"]["state"]) == ("withdrawn", "cancelled")
     assert detail["ruling"] is None
+
+
+def answer_dispute(authority: Authority, dispute: str, words: str) -> None:
+    other = KeyOwner(2)
+    defence = Defence(
+        authority=NAME, public_key=other.pem, dispute=dispute, evidence=None, statement=words
+    )
+    authority.answer_dispute(other.sign(defence))
+
+
+def test_many_answers_are_counted_and_come_in_parts(
+    client: httpx.Client, authority: Authority
+) -> None:
+    dispute = open_dispute(client, authority)
+    path = f"/v1/disputes/{dispute}/defences"
+    assert client.get(path).json() == {"items": [], "next": None}
+    said = [f"answer {number}" for number in range(MAX_ROWS + 3)]
+    for words in said:
+        answer_dispute(authority, dispute, words)
+
+    detail = client.get(f"/v1/disputes/{dispute}").json()
+    parts, query = [], {"limit": "100"}
+    while "cursor" not in query or query["cursor"]:
+        part = client.get(path, params=query).json()
+        parts.append([each["statement"] for each in part["items"]])
+        query["cursor"] = part["next"]
+
+    assert detail["num_defences"] == len(said)
+    assert [each["statement"] for each in detail["defences"]] == said[:MAX_ROWS]
+    assert parts == [said[:100], said[100:200], said[200:]]
+    # What the page shows, and where the rest is.
+    page = client.get(f"/disputes/{dispute}", headers={"Accept": "text/html"}).text
+    assert f"Only the first {MAX_ROWS} of {len(said)} answers are shown" in page
+    assert f'data-defences="{len(said)}"' in page
+    assert page.count("<blockquote") == 1 + MAX_ROWS
+    rest = re.search(rf'href="({path}[^"]*)"', page)
+    assert rest is not None
+    items = client.get(rest[1]).json()["items"]
+    assert [each["statement"] for each in items] == said[MAX_ROWS:]
+
+
+def test_answers_are_listed_only_of_disputes(client: httpx.Client, authority: Authority) -> None:
+    dispute = open_dispute(client, authority)
+    answer_dispute(authority, dispute, "it is not yours")
+    page = client.get(f"/disputes/{dispute}", headers={"Accept": "text/html"}).text
+
+    assert client.get(f"/v1/disputes/{'ab' * 32}/defences").status_code == 404
+    bad = client.get(f"/v1/disputes/{dispute}/defences", params={"cursor": "x"})
+    assert bad.status_code == 422
+    assert "it is not yours" in page
+    assert "Only the first" not in page
+
+
+def test_events_count_answers_and_do_not_repeat_them(
+    client: httpx.Client, authority: Authority
+) -> None:
+    dispute = open_dispute(client, authority)
+    answer_dispute(authority, dispute, "it is not yours")
+    counts = []
+    with client.stream("GET", f"/v1/disputes/{dispute}/events") as stream:
+        for line in stream.iter_lines():
+            assert "yours" not in line
+            if line.startswith("data: "):
+                detail = json.loads(line.removeprefix("data: "))
+                assert detail["defences"] == []
+                counts.append(detail["num_defences"])
+                if len(counts) == 1:
+                    answer_dispute(authority, dispute, "nor is it yours now")
+                else:
+                    break
+
+    assert counts == [1, 2]
 
 
 def test_progress_is_told_as_it_happens(client: httpx.Client, authority: Authority) -> None:

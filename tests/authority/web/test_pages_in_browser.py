@@ -448,12 +448,15 @@ def test_progress_is_seen_as_it_happens_until_the_ruling(opened: OpenPage, world
     assert page.locator("#standing").inner_text() == "Waiting for a worker."
     world.answer(2, dispute, "It is ours.", None)
     page.get_by_text("An answer was given since").wait_for()
+    page.reload()
+    assert page.get_by_text("It is ours.").is_visible()
     (queued,) = jobs.of_subject(dispute)
     job = jobs.claim_one(queued.job_id, "worker")
     assert job is not None
 
     assert jobs.heartbeat(job.job_id, "worker", 0.25, "asking the endpoint")
     page.get_by_text("asking the endpoint").wait_for()
+    assert text_of(page, "#news") == ""
     assert page.locator("#standing").inner_text() == "The suspect is being measured."
     assert (page.locator("#bar").evaluate("bar => bar.value"), text_of(page, "#share")) == (
         25,

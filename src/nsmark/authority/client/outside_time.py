@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from nsmark.errors import TransparencyError
 from nsmark.files import read_bounded
 from nsmark.transparency.timestamp import check_token, read_root_certificates
-from nsmark.transparency.timestamp_messages import MAX_TOKEN_BYTES, extract_token
+from nsmark.transparency.timestamp_messages import extract_token, import_extra
 
 _MAX_ROOTS_BYTES = 1 << 20
+_MAX_BYTES = 24 << 10
+"""In base64, what a deposit may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,18 @@ def read_outside_time(path: Path, roots: Path, sha256: str) -> OutsideTime:
         TransparencyError: It is none, or does not hold.
         FileAccessError: A file cannot be read.
     """
-    content = read_bounded(path, MAX_TOKEN_BYTES, "time stamp")
+    content = read_bounded(path, _MAX_BYTES, "time stamp")
     trusted = read_root_certificates(read_bounded(roots, _MAX_ROOTS_BYTES, "root certificates"))
-    try:
-        token = extract_token(content)
-    except TransparencyError:
-        token = content
+    token = content if _is_token(content) else extract_token(content)
     found = check_token(token, bytes.fromhex(sha256), trusted)
     return OutsideTime(token, found.time)
+
+
+def _is_token(content: bytes) -> bool:
+    """Return whether it begins as a signed message does, with its type, and not with a status."""
+    core = import_extra("asn1crypto.core")
+    try:
+        parts = core.SequenceOf.load(content, spec=core.Any)
+        return bool(parts[0].parse().tag == core.ObjectIdentifier.tag)
+    except (ValueError, TypeError, IndexError):
+        return False

@@ -246,13 +246,21 @@ class AuthorityReader:
         return self._get(f"/v1/keys/{path_part(key_id)}", "filing")
 
     def dispute_state(self, entry_id: str) -> dict[str, Any]:
-        """Return a dispute with its ``job``, its ``defences`` and its ``ruling``."""
+        """Return a dispute with its ``job``, its ``ruling`` and the first of its ``defences``.
+
+        ``num_defences`` counts all answers; :meth:`defences` returns them.
+        """
         document = self._get(f"/v1/disputes/{path_part(entry_id)}", "dispute")
         return member(document, "dispute", dict, "dispute") | {
             "job": document.get("job"),
+            "num_defences": member(document, "num_defences", int, "dispute"),
             "defences": objects(document, "defences", "dispute", _MAX_DEFENCES),
             "ruling": document.get("ruling"),
         }
+
+    def defences(self, dispute: str, limit: int = PAGE_ROWS) -> list[dict[str, Any]]:
+        """Return the answers to a dispute, the oldest first."""
+        return self._list(f"/v1/disputes/{path_part(dispute)}/defences", "answers", {}, limit)
 
     def deposited(self, entry_id: str) -> dict[str, Any]:
         """Return a deposit, and whether its content was handed over."""

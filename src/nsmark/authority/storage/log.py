@@ -220,8 +220,13 @@ def log_size(connection: Connection) -> int:
 
 def is_logged(connection: Connection, entry_id: str) -> bool:
     """Return whether there is an entry of this id."""
-    query = select(LOG_ENTRIES.c.position).where(LOG_ENTRIES.c.entry_id == entry_id)
-    return connection.execute(query).first() is not None
+    return time_of(connection, entry_id) is not None
+
+
+def time_of(connection: Connection, entry_id: str) -> str | None:
+    """Return the time of an entry, if there is one of this id."""
+    query = select(LOG_ENTRIES.c.time).where(LOG_ENTRIES.c.entry_id == entry_id)
+    return connection.execute(query).scalar_one_or_none()
 
 
 def all_entries(connection: Connection) -> Iterator[LogEntry]:

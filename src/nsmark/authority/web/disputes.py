@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from nsmark.authority.receipt import Receipt
-from nsmark.authority.records import DisputeState, OpenedDispute
+from nsmark.authority.records import DisputeState, GivenDefence, OpenedDispute
 from nsmark.authority.statements import Defence
 from nsmark.authority.web.context import Context, Here
 from nsmark.authority.web.deposits import suspect_bytes, uploaded
@@ -51,7 +51,9 @@ from nsmark.errors import NsmarkError
 router = APIRouter(prefix="/v1/disputes", tags=["disputes"])
 _KEEP_ALIVE_SECONDS = 15.0
 _EVENTS = answer(
-    "Server-sent events `progress` and, last, `done`; data as of the dispute.", "text/event-stream"
+    "Server-sent events `progress` and, last, `done`; data as of the dispute, but its answers are "
+    "only counted: `defences` is empty.",
+    "text/event-stream",
 )
 _REPORT = answer("The report of the measurement.", "text/html")
 _RULING = answer("Its entry is the ruling.", "application/json", RECEIPT_SCHEMA)
@@ -107,7 +109,7 @@ def disputes(
 
 @router.get("/{entry_id}", summary="One dispute", responses=problems(404, 422))
 def dispute(here: Here, entry_id: Annotated[EntryId, Path()]) -> DisputeDetail:
-    """Return a dispute with the progress of its measurement, the answers and the ruling."""
+    """Return a dispute with the progress of its measurement, the first answers and the ruling."""
     return find_detail(here, entry_id)
 
 
@@ -121,7 +123,7 @@ async def events(
     request: Request, here: Here, entry_id: Annotated[EntryId, Path()]
 ) -> StreamingResponse:
     """Tell how the measurement goes on, until it is over."""
-    first = await to_thread.run_sync(find_detail, here, entry_id)
+    first = await to_thread.run_sync(_find_standing, here, entry_id)
     who, options = caller(request.scope), here.options
     count = here.streams.enter(who)
     if count > options.streams_per_address or here.streams.total > options.max_streams:
@@ -130,6 +132,21 @@ async def events(
             429, "too many streams are open", "ask for the dispute itself", {"Retry-After": "10"}
         )
     return _Stream(here, who, _progress(here, first))
+
+
+@router.get("/{entry_id}/defences", summary="Answers to a dispute", responses=problems(404, 422))
+def defences(
+    here: Here, entry_id: Annotated[EntryId, Path()], limit: Limit = 50, cursor: Cursor = None
+) -> Page[DefenceView]:
+    """List the answers to a dispute, oldest first."""
+    registry = here.authority.registry
+    registry.dispute(entry_id)
+
+    def find(before: int | None, limit: int) -> list[GivenDefence]:
+        # The one list that goes forwards: its next part comes after the last row.
+        return registry.defences(entry_id, after=-1 if before is None else before)[:limit]
+
+    return make_page(DefenceView, find, cursor, limit)
 
 
 @router.post(
@@ -201,7 +218,16 @@ def report(here: Here, entry_id: Annotated[EntryId, Path()]) -> Response:
 
 
 def find_detail(here: Context, entry_id: str) -> DisputeDetail:
-    """Return a dispute with everything that belongs to it."""
+    """Return a dispute with everything that belongs to it, but of many answers only the first."""
+    standing = _find_standing(here, entry_id)
+    defences = [DefenceView.of(each) for each in here.authority.registry.defences(entry_id)]
+    # One may have been given since they were counted.
+    count = max(standing.num_defences, len(defences))
+    return standing.model_copy(update={"defences": defences, "num_defences": count})
+
+
+def _find_standing(here: Context, entry_id: str) -> DisputeDetail:
+    """Return a dispute, its answers only counted: this is asked again and again."""
     authority = here.authority
     found = authority.registry.dispute(entry_id)
     jobs = [job for job in authority.jobs.of_subject(entry_id) if job.kind == "dispute"]
@@ -209,7 +235,8 @@ def find_detail(here: Context, entry_id: str) -> DisputeDetail:
     return DisputeDetail(
         dispute=DisputeView.of(found),
         job=JobView.of(jobs[-1]) if jobs else None,
-        defences=[DefenceView.of(each) for each in authority.registry.defences(entry_id)],
+        num_defences=authority.registry.count_defences(entry_id),
+        defences=[],
         ruling=None if ruled is None else RulingView.of(ruled),
     )
 
@@ -248,6 +275,6 @@ async def _progress(here: Context, first: DisputeDetail) -> AsyncIterator[str]:
             return
         await asyncio.sleep(options.poll_seconds)
         try:
-            detail = await to_thread.run_sync(find_detail, here, first.dispute.entry_id)
+            detail = await to_thread.run_sync(_find_standing, here, first.dispute.entry_id)
         except NsmarkError:
             return

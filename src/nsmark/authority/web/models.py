@@ -47,7 +47,7 @@ _Item = TypeVar("_Item", bound=View)
 
 
 class Page(BaseModel, Generic[_Item]):
-    """A part of a list, newest first."""
+    """A part of a list: newest first, but answers to a dispute oldest first."""
 
     items: list[_Item]
     next: Annotated[
@@ -208,7 +208,11 @@ class DisputeDetail(BaseModel):
 
     dispute: DisputeView
     job: JobView | None
-    defences: list[DefenceView]
+    num_defences: Annotated[int, Field(ge=0, description="Answers in all.", examples=[1])]
+    defences: Annotated[
+        list[DefenceView],
+        Field(description="The first answers; all of them are under `defences` of the dispute."),
+    ]
     ruling: RulingView | None
 
 

@@ -14,7 +14,7 @@ from nsmark.authority.statements import Ruling
 from nsmark.authority.web.context import Context, Here
 from nsmark.authority.web.disputes import find_detail
 from nsmark.authority.web.documents import peek
-from nsmark.authority.web.models import Cursor, EntryId
+from nsmark.authority.web.models import Cursor, DisputeDetail, EntryId, encode_cursor
 from nsmark.authority.web.pages import words
 from nsmark.authority.web.pages.lists import part_of
 from nsmark.authority.web.pages.rendering import page
@@ -67,6 +67,7 @@ def dispute(here: Here, entry_id: Annotated[EntryId, Path()]) -> Response:
         sentence=None if ruling is None else _sentence(ruling, filing.owner),
         standings=_STANDINGS | ({"queued": _ANSWERABLE} if is_answerable else {}),
         is_answerable=is_answerable,
+        other_answers=_other_answers(detail),
     )
 
 
@@ -76,6 +77,14 @@ def owner_name(here: Context, fingerprint: str) -> str:
         return here.authority.registry.owner(fingerprint).owner
     except NotFoundError:
         return "somebody who is not registered"
+
+
+def _other_answers(detail: DisputeDetail) -> str | None:
+    """Return the address of the answers that are not shown, if there are any."""
+    if detail.num_defences <= len(detail.defences):
+        return None
+    cursor = encode_cursor(detail.defences[-1].index)
+    return f"/v1/disputes/{detail.dispute.entry_id}/defences?cursor={cursor}"
 
 
 def _sentence(ruling: Ruling, owner: str) -> Markup:

@@ -28,7 +28,8 @@
     if (share !== null) share.textContent = `${percent} %`;
     write("standing", section.dataset[job.state] ?? "");
     write("message", visible(job.message));
-    if (detail.defences.length !== Number(section.dataset.defences)) {
+    // Events count the answers, and do not repeat them.
+    if (detail.num_defences !== Number(section.dataset.defences)) {
       write("news", "An answer was given since; load the page again to read it.");
     }
   };

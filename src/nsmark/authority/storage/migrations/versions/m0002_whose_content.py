@@ -25,7 +25,11 @@ _FILLED = (
 
 
 def upgrade() -> None:
-    """Make them; what was handed over before is believed to be its announcer's."""
+    """Make them.
+
+    What was handed over before is believed to be its announcer's, and to have come with its entry.
+    The new columns of views are empty: nothing that was logged before has these members.
+    """
     op.create_table(
         "handed_over",
         sa.Column("entry_id", sa.String(length=64), nullable=False),
