@@ -16,6 +16,7 @@ from nsmark.authority.manifest import Manifest
 from nsmark.authority.receipt import check_receipt
 from nsmark.authority.records import Account
 from nsmark.authority.service import Authority, open_authority
+from nsmark.authority.stamping import Stamp
 from nsmark.authority.statements import (
     Admission,
     Defence,
@@ -680,20 +681,26 @@ def test_whoever_only_knows_a_digest_has_handed_over_nothing(
 
 
 def test_content_is_never_handed_over_before_it_was_announced(
-    authority: Authority, owner: KeyOwner
+    authority: Authority, owner: KeyOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same statement is sent twice at once: what is stamped first may be written last."""
     content = b"sent twice"
     document = recorded(owner, content)
+    quick = authority._stamper
 
-    class Overtaken(io.BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
-            if not self.tell():
-                time.sleep(1.1)
-                authority.deposit(document)
-            return super().read(size)
+    class Overtaken:
+        roots, is_local = quick.roots, quick.is_local
 
-    receipt = authority.deposit(document, Overtaken(content))
+        def stamp(self, entry: bytes) -> Stamp:
+            early = quick.stamp(entry)
+            time.sleep(1.1)
+            monkeypatch.setattr(authority, "_stamper", quick)
+            authority.deposit(document)
+            return early
+
+    monkeypatch.setattr(authority, "_stamper", Overtaken())
+
+    receipt = authority.deposit(document, io.BytesIO(content))
 
     given = authority.contents.handed_over(receipt.entry_id)
     assert given is not None

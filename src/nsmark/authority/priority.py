@@ -129,8 +129,9 @@ def rule(
         first = min(unheard, key=lambda each: each.filed)
         reason = (
             f"the mark was found on the suspect, but the key {_short(first.key_id)} of another "
-            f"owner, filed earlier ({first.filed}, this one {claim.filed}), or what is held against it, "
-            "could not be measured within this authority's limits: nothing is upheld while it is unheard"
+            f"owner, filed earlier ({first.filed}, this one {claim.filed}), or what is held "
+            "against it, could not be measured within this authority's limits: nothing is upheld "
+            "while it is unheard"
         )
         return Ruling(Outcome.COULD_NOT_MEASURE, (reason, *ruling.reasons))
     later = tuple(
