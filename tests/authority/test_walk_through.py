@@ -103,7 +103,8 @@ def test_a_difference_is_seen() -> None:
 def test_no_line_of_the_page_matches_everything() -> None:
     for step in STEPS:
         for line in step.printed:
-            assert not line or re.search(r"\w{3}", line), f"{PAGE.name}:{step.line}: {line!r}"
+            is_exact = "…" not in line
+            assert is_exact or re.search(r"\w{3}", line), f"{PAGE.name}:{step.line}: {line!r}"
 
 
 @pytest.mark.parametrize(
