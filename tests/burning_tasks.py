@@ -79,3 +79,12 @@ def answer_strangely(
     request: Mapping[str, Any], files: Sequence[bytes], tell: Any
 ) -> dict[str, Any]:
     return {"state": "admitted", "reasons": [], "more": 1}
+
+
+def tell_manners(request: Mapping[str, Any], files: Sequence[bytes], tell: Any) -> dict[str, Any]:
+    """How willingly this process lets others go first."""
+    return {
+        "niceness": os.nice(0),
+        "policy": os.sched_getscheduler(0),
+        "session": os.getsid(0),
+    }

@@ -119,7 +119,7 @@ def state_of_this_process(_: None) -> dict[str, Any]:
     lines = Path("/proc/self/status").read_text().splitlines()
     return {
         **dict(line.split(":\t", 1) for line in lines if ":\t" in line),
-        "leads_session": os.getsid(0) == os.getpid(),
+        "leads_group": os.getpgid(0) == os.getpid(),
         "core": resource.getrlimit(resource.RLIMIT_CORE),
         "file_bytes": resource.getrlimit(resource.RLIMIT_FSIZE),
         "open_files": resource.getrlimit(resource.RLIMIT_NOFILE),

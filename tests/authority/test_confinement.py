@@ -234,7 +234,7 @@ def test_a_child_has_no_rights_to_gain_and_narrow_limits() -> None:
     assert state["NoNewPrivs"] == "1"
     assert int(state["CapEff"], 16) & ~0b110 == 0
     assert int(state["CapPrm"], 16) & ~0b110 == 0
-    assert state["leads_session"] is True
+    assert state["leads_group"] is True
     assert state["dumpable"] == 0
     assert state["core"] == [0, 0]
     assert state["file_bytes"] == [8 << 30] * 2

@@ -351,7 +351,7 @@ def _confine(confinement: Confinement, ours: int) -> None:
             mode = os.fstat(handle).st_mode
             if handle not in (0, 1, 2, ours) and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
                 os.close(handle)
-    os.setsid()  # what it starts is ended with it
+    os.setpgid(0, 0)  # what it starts is ended with it
     if sys.platform == "linux":
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         with contextlib.suppress(OSError):  # should memory end, the web process is to stay

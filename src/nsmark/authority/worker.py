@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nsmark.authority.giving_way import NICENESS, give_way
 from nsmark.errors import ConflictError, NsmarkError, WithdrawnError
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("nsmark.authority.worker")
 
-NICENESS = 19
 MAX_TROUBLES = 20
 """One after the other, each after twice the time: some four days, then nobody need wait."""
 
@@ -239,7 +239,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     LOG.setLevel(logging.INFO)
-    os.nice(options.niceness)
+    give_way(options.niceness)
     os.umask(0o077)
     _confine_children()
     stop = threading.Event()

@@ -56,13 +56,14 @@ class WorkerProcess:
     def _start(self) -> None:
         with self._lock:
             if not self._stopping.is_set():
-                # In a session of its own: Ctrl-C goes to us alone, and we tell the worker.
+                # In a group of its own: Ctrl-C goes to us alone, and we tell the worker. Not in a
+                # session: a kernel that weighs sessions would give the worker half of everything.
                 self._process = subprocess.Popen(  # noqa: S603 - our own module
                     self._command,
                     env=self._environment,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    start_new_session=True,
+                    process_group=0,
                     umask=PRIVATE_UMASK,
                 )
 
