@@ -43,7 +43,7 @@ class AuthoritySettings:
     max_owner_bytes: int = 64 << 30
     """All that one owner may hand over."""
 
-    min_free_bytes: int = 1 << 30
+    min_free_bytes: int = 256 << 20
     """What is left of the disk: nothing is taken that would leave less."""
 
     max_open_disputes: int = 16
