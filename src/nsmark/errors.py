@@ -22,6 +22,7 @@
     │   ├── AccessDeniedError    no valid token, or one for something else
     │   ├── NotFoundError        it has no such entry, key or job
     │   └── ConflictError        it contradicts what is on record
+    │       └── WithdrawnError   what was to be decided was withdrawn
     └── MissingExtraError        an optional dependency is not installed
 
 The command line maps them to one line ``error:``, one line ``hint:`` and the exit status; library
@@ -52,6 +53,7 @@ __all__ = [
     "TextPoolError",
     "TransparencyError",
     "UsageError",
+    "WithdrawnError",
 ]
 
 
