@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import datetime
 import functools
+import hashlib
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from handmade_keys import make_identity, make_key, reseal
 from nsmark.authority.receipt import Receipt
 from nsmark.authority.service import Authority, Registered, open_authority
 from nsmark.authority.settings import AuthoritySettings
 from nsmark.authority.statements import (
+    Defence,
+    Deposit,
     Dispute,
     Filing,
     OwnerStatement,
@@ -108,6 +112,32 @@ class KeyOwner:
                 suspect=suspect,
                 released=RELEASED,
                 statement=words,
+            )
+        )
+
+    def recorded(self, content: bytes, **others: Any) -> bytes:
+        """A signed deposit of recorded outputs."""
+        return self.sign(
+            Deposit(
+                authority=self.authority,
+                public_key=self.pem,
+                what="recorded",
+                content_sha256=hashlib.sha256(content).hexdigest(),
+                content_bytes=len(content),
+                **others,
+            )
+        )
+
+    def answer(self, dispute: str, evidence: str | None = None, **others: Any) -> bytes:
+        """A signed answer to a dispute."""
+        said = {"statement": "I had it before"} | others
+        return self.sign(
+            Defence(
+                authority=self.authority,
+                public_key=self.pem,
+                dispute=dispute,
+                evidence=evidence,
+                **said,
             )
         )
 

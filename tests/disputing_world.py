@@ -27,7 +27,6 @@ from nsmark.authority.queueing import open_queue
 from nsmark.authority.records import FiledKey, Job
 from nsmark.authority.service import Authority
 from nsmark.authority.statements import (
-    Defence,
     Deposit,
     Dispute,
     Filing,
@@ -145,15 +144,8 @@ class Party(KeyOwner):
     def answer(
         self, authority: Authority, dispute: str, evidence: str | None, **others: Any
     ) -> str:
-        defence = Defence(
-            authority=self.authority,
-            public_key=self.pem,
-            dispute=dispute,
-            evidence=evidence,
-            statement="we had it before",
-            **others,
-        )
-        return authority.answer_dispute(self.sign(defence)).entry_id
+        document = super().answer(dispute, evidence, **others)
+        return authority.answer_dispute(document).entry_id
 
     def take_back(self, authority: Authority, subject: str) -> None:
         withdrawal = Withdrawal(

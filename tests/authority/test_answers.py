@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from authority_world import NAME, KeyOwner, admit, make_authority, rule, small_key
+from authority_world import KeyOwner, admit, make_authority, rule, small_key
 from nsmark.authority.answers import MAX_OF_ONE_PARTY, Heard, hear, moment_of
 from nsmark.authority.records import FiledKey, GivenDefence
 from nsmark.authority.service import Authority
-from nsmark.authority.statements import Defence, Deposit
 
 CLAIMANT = KeyOwner(1)
 
@@ -34,15 +32,7 @@ class Scene:
         if seed not in self._known:
             party.register(self.authority)
             self._known.add(seed)
-        document = party.sign(
-            Deposit(
-                authority=NAME,
-                public_key=party.pem,
-                what="recorded",
-                content_sha256=hashlib.sha256(content).hexdigest(),
-                content_bytes=len(content),
-            )
-        )
+        document = party.recorded(content)
         given = io.BytesIO(content) if with_content else None
         return self.authority.deposit(document, given).entry_id
 
@@ -57,16 +47,8 @@ class Scene:
 
     def answer(self, seed: int, evidence: str | None, **others: object) -> str:
         assert self.filing
-        party = KeyOwner(seed)
-        defence = Defence(
-            authority=NAME,
-            public_key=party.pem,
-            dispute=self._dispute,
-            evidence=evidence,
-            statement="I had it before",
-            **others,
-        )
-        return self.authority.answer_dispute(party.sign(defence)).entry_id
+        document = KeyOwner(seed).answer(self._dispute, evidence, **others)
+        return self.authority.answer_dispute(document).entry_id
 
     def answers(self) -> list[GivenDefence]:
         return self.authority.registry.defences(self._dispute)

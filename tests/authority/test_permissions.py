@@ -13,7 +13,7 @@ from authority_world import ENDPOINT, NAME, KeyOwner, admit, make_authority, rul
 from nsmark.authority.fields import format_time
 from nsmark.authority.service import Authority
 from nsmark.authority.stamping import LocalStamper, roots_pem
-from nsmark.authority.statements import Defence, Deposit, Dispute, Suspect, Withdrawal
+from nsmark.authority.statements import Dispute, Suspect, Withdrawal
 from nsmark.errors import ConflictError, InputError, TransparencyError
 from nsmark.transparency.local_authority import LocalAuthority
 from nsmark.transparency.strict_base64 import encode_base64
@@ -33,18 +33,6 @@ def claimant(authority: Authority, owner: KeyOwner) -> KeyOwner:
     """Somebody with an admitted key."""
     admit(authority, owner.file(authority).entry_id)
     return owner
-
-
-def answer(respondent: KeyOwner, dispute: str) -> bytes:
-    return respondent.sign(
-        Defence(
-            authority=NAME,
-            public_key=respondent.pem,
-            dispute=dispute,
-            evidence=None,
-            statement="no",
-        )
-    )
 
 
 # --- Disputes. ---
@@ -158,16 +146,16 @@ def test_answers_are_taken_until_somebody_measures(
         each.register(authority)
     dispute = authority.open_dispute(claimant.dispute()).entry_id
     until = authority.registry.dispute(dispute).answer_until
-    authority.answer_dispute(answer(respondent, dispute))  # late, but nobody has begun
+    authority.answer_dispute(respondent.answer(dispute))  # late, but nobody has begun
     job = authority.jobs.claim("worker", ["dispute"])
     assert job is not None
 
     with pytest.raises(ConflictError, match="is being measured"):
-        authority.answer_dispute(answer(late, dispute))
+        authority.answer_dispute(late.answer(dispute))
 
     # It is put back: whoever measures it later hears this answer, too.
     authority.jobs.put_back(job.job_id, "worker", delay_seconds=100, message="")
-    authority.answer_dispute(answer(late, dispute))
+    authority.answer_dispute(late.answer(dispute))
     assert len(authority.registry.defences(dispute)) == 2
     assert authority.registry.dispute(dispute).answer_until == until
 
@@ -214,17 +202,7 @@ class Outside:
 
 
 def dated(owner: KeyOwner, token: str, proven: str = format_time(NOON)) -> bytes:
-    return owner.sign(
-        Deposit(
-            authority=NAME,
-            public_key=owner.pem,
-            what="recorded",
-            content_sha256=hashlib.sha256(CONTENT).hexdigest(),
-            content_bytes=len(CONTENT),
-            token=token,
-            proven=proven,
-        )
-    )
+    return owner.recorded(CONTENT, token=token, proven=proven)
 
 
 def test_a_time_stamp_from_outside_dates_a_deposit(tmp_path: Path) -> None:

@@ -47,19 +47,6 @@ def files_on_disk(authority: Authority) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
-def recorded(owner: KeyOwner, content: bytes, note: str = "") -> bytes:
-    return owner.sign(
-        Deposit(
-            authority=NAME,
-            public_key=owner.pem,
-            what="recorded",
-            content_sha256=hashlib.sha256(content).hexdigest(),
-            content_bytes=len(content),
-            note=note,
-        )
-    )
-
-
 # --- Registering ---
 
 
@@ -398,8 +385,8 @@ def test_the_respondent_is_heard(authority: Authority, owner: KeyOwner, dispute:
     with pytest.raises(NotFoundError, match="registered"):
         authority.answer_dispute(defence(respondent, dispute))
     respondent.register(authority)
-    own = authority.deposit(recorded(respondent, b"outputs")).entry_id
-    foreign = authority.deposit(recorded(owner, b"outputs")).entry_id
+    own = authority.deposit(respondent.recorded(b"outputs")).entry_id
+    foreign = authority.deposit(owner.recorded(b"outputs")).entry_id
 
     for document, error in [
         (defence(respondent, "00" * 32), NotFoundError),
@@ -494,7 +481,7 @@ def test_withdrawing(authority: Authority, owner: KeyOwner, dispute: str) -> Non
 
 def test_recorded_outputs_can_be_deposited_later(authority: Authority, owner: KeyOwner) -> None:
     content = b"recorded outputs"
-    document = recorded(owner, content)
+    document = owner.recorded(content)
 
     receipt = authority.deposit(document)
     sha256 = hashlib.sha256(content).hexdigest()
@@ -649,7 +636,7 @@ def test_a_manifest_is_not_taken_as_a_file(
     thief.register(authority)
 
     with pytest.raises(InputError, match="manifest of a folder"):
-        authority.deposit(recorded(thief, manifest.to_json()), io.BytesIO(manifest.to_json()))
+        authority.deposit(thief.recorded(manifest.to_json()), io.BytesIO(manifest.to_json()))
 
     document = owner.sign(
         Deposit(
@@ -670,13 +657,13 @@ def test_whoever_only_knows_a_digest_has_handed_over_nothing(
 ) -> None:
     content, other = b"what the owner has", KeyOwner(7)
     other.register(authority)
-    mine = authority.deposit(recorded(owner, content), io.BytesIO(content))
+    mine = authority.deposit(owner.recorded(content), io.BytesIO(content))
 
-    copied = authority.deposit(recorded(other, content))
+    copied = authority.deposit(other.recorded(content))
 
     assert authority.contents.handed_over(mine.entry_id) is not None
     assert authority.contents.handed_over(copied.entry_id) is None
-    authority.deposit(recorded(other, content), io.BytesIO(content))
+    authority.deposit(other.recorded(content), io.BytesIO(content))
     assert authority.contents.handed_over(copied.entry_id) is not None
 
 
@@ -685,7 +672,7 @@ def test_content_is_never_handed_over_before_it_was_announced(
 ) -> None:
     """The same statement is sent twice at once: what is stamped first may be written last."""
     content = b"sent twice"
-    document = recorded(owner, content)
+    document = owner.recorded(content)
     quick = authority._stamper
 
     class Overtaken:
@@ -713,13 +700,13 @@ def test_an_owner_hands_over_no_more_than_he_may(tmp_path: Path) -> None:
     for each in (owner, other):
         each.register(authority)
     first, second = b"a" * 60, b"b" * 60
-    authority.deposit(recorded(owner, first), io.BytesIO(first))
+    authority.deposit(owner.recorded(first), io.BytesIO(first))
 
     with pytest.raises(ConflictError, match="100 bytes"):
-        authority.deposit(recorded(owner, second), io.BytesIO(second))
+        authority.deposit(owner.recorded(second), io.BytesIO(second))
 
-    authority.deposit(recorded(owner, second))  # the digest alone costs nothing
-    authority.deposit(recorded(other, second), io.BytesIO(second))
+    authority.deposit(owner.recorded(second))  # the digest alone costs nothing
+    authority.deposit(other.recorded(second), io.BytesIO(second))
     with authority.database.read() as connection:
         assert authority.contents.bytes_of(connection, owner.fingerprint) == 60
     authority.close()
@@ -731,7 +718,7 @@ def test_nothing_is_taken_that_would_fill_the_disk(tmp_path: Path) -> None:
     owner.register(authority)
 
     with pytest.raises(AuthorityError, match="almost full"):
-        authority.deposit(recorded(owner, b"outputs"), io.BytesIO(b"outputs"))
+        authority.deposit(owner.recorded(b"outputs"), io.BytesIO(b"outputs"))
 
     assert authority.log.size() == 1
     authority.close()
@@ -742,7 +729,7 @@ def test_what_others_deposited_cannot_be_named_as_a_suspect(
 ) -> None:
     other, content = KeyOwner(7), b"outputs of somebody else's"
     other.register(authority)
-    authority.deposit(recorded(other, content), io.BytesIO(content))
+    authority.deposit(other.recorded(content), io.BytesIO(content))
     admit(authority, owner.file(authority).entry_id)
     suspect = Suspect(
         kind="recorded",

@@ -35,7 +35,7 @@ from nsmark.authority.statements import (
     OwnerStatement,
     Statement,
     open_statement,
-    parse_statement,
+    read_statement,
 )
 from nsmark.authority.storage.database import Database
 from nsmark.authority.storage.log import Log, all_entries, log_size
@@ -62,7 +62,6 @@ from nsmark.identity import PublicKey
 from nsmark.transparency import (
     Checkpoint,
     CompleteSubtree,
-    Envelope,
     Frontier,
     hash_leaf,
     open_checkpoint,
@@ -262,7 +261,7 @@ def check_views(connection: Connection) -> Iterator[str]:
                 METADATA.create_all(scratch, tables=list(VIEWS))
                 try:
                     for entry in all_entries(connection):
-                        apply_entry(scratch, entry, _read_statement(entry.entry))
+                        apply_entry(scratch, entry, read_statement(entry.entry))
                 except (NsmarkError, SQLAlchemyError) as error:
                     yield f"the log cannot be played again: {_first_line(error)}"
                     return
@@ -284,12 +283,6 @@ def _compare(connection: Connection, scratch: Connection, table: Table) -> Itera
     finally:
         there.close()
         expected.close()
-
-
-def _read_statement(entry: bytes) -> Statement:
-    """Return what an entry says; whether it is signed is looked at elsewhere."""
-    envelope = Envelope.parse(entry)
-    return parse_statement(envelope.payload_type, envelope.payload)
 
 
 def _first_line(error: Exception) -> str:
@@ -423,7 +416,7 @@ def _check_giver(row: Row[Any]) -> Iterator[str]:
         yield f"the log has no entry {row.entry_id[:16]}…, with which content was handed over"
         return
     try:
-        announced = _announced(_read_statement(bytes(row.entry)))
+        announced = _announced(read_statement(bytes(row.entry)))
     except NsmarkError as error:
         yield f"the content of entry {row.position} fits nothing: {error}"
         return

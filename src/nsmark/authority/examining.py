@@ -12,7 +12,7 @@ from nsmark.authority.confined_tasks import Measured, MeasureRequest, measure_su
 from nsmark.authority.confinement import EndedError
 from nsmark.authority.draws import Draw, Finding
 from nsmark.authority.records import DepositedThing, FiledKey, OpenedDispute
-from nsmark.authority.registry import MAX_ROWS
+from nsmark.authority.registry import MAX_ROWS, every_row
 from nsmark.authority.statements import Suspect
 from nsmark.authority.workbench import JobWatch, Workbench, key_of
 from nsmark.errors import AuthorityError, UsageError
@@ -62,6 +62,7 @@ class Examiner:
         self._control_set = bench.control_set()
         self._steps, self._num_steps = 0, 0
         self._owner_models: dict[str, DepositedThing | None] = {}
+        self._opened: tuple[str, bytes, WatermarkKey] | None = None
 
     @property
     def seed(self) -> str:
@@ -94,8 +95,7 @@ class Examiner:
         of = [filing.key_id, self._control_set, given, limits, *identity]
         if (known := self._draw.kept(of)) is not None:
             return known
-        content = self._bench.key_file(filing)
-        key = _sound_key(content, filing)
+        content, key = self._open(filing)
         common, files = self._bench.request(key)
         with self._bench.work_folder() as folder:
             request = self._request(common.to_members(), accused, model, folder)
@@ -117,7 +117,7 @@ class Examiner:
         What comes later could be chosen with the suspect's answers in view.
         """
         if filing.key_id not in self._owner_models:
-            key = _sound_key(self._bench.key_file(filing), filing)
+            _, key = self._open(filing)
             found = None
             for deposit in self._deposits(filing.fingerprint, key.model_digest):
                 given = self._bench.authority.contents.handed_over(deposit.entry_id)
@@ -129,18 +129,25 @@ class Examiner:
 
     def deposits_of(self, filing: FiledKey) -> list[DepositedThing]:
         """Return what a key's owner deposited, his marked model first, then the oldest."""
-        key = _sound_key(self._bench.key_file(filing), filing)
+        _, key = self._open(filing)
         found = self._deposits(filing.fingerprint, None)
         return sorted(found, key=lambda each: (each.model_digest != key.model_digest, each.index))
 
+    def _open(self, filing: FiledKey) -> tuple[bytes, WatermarkKey]:
+        """Return a key and its file; the last one is remembered, since it is asked for in turn."""
+        if self._opened is None or self._opened[0] != filing.key_id:
+            content = self._bench.key_file(filing)
+            self._opened = (filing.key_id, content, _sound_key(content, filing))
+        return self._opened[1:]
+
     def _deposits(self, fingerprint: str, model_digest: str | None) -> Iterator[DepositedThing]:
-        """Yield an owner's deposits, perhaps only those of a model, newest first."""
-        registry, before = self._bench.authority.registry, None
-        while page := registry.deposits(
-            fingerprint=fingerprint, model_digest=model_digest, before=before, limit=MAX_ROWS
-        ):
-            yield from page
-            before = page[-1].index
+        """Return an owner's deposits, perhaps only those of a model, newest first."""
+        deposits = self._bench.authority.registry.deposits
+        return every_row(
+            lambda before: deposits(
+                fingerprint=fingerprint, model_digest=model_digest, before=before, limit=MAX_ROWS
+            )
+        )
 
     def _request(
         self,

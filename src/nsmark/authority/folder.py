@@ -37,7 +37,7 @@ from nsmark.files import read_bounded, sync_folder, write_atomic, write_errors
 from nsmark.identity import Identity, parse_json_object
 from nsmark.transparency import MAX_NOTE_BYTES, SignedCheckpoint
 from nsmark.transparency.local_authority import LocalAuthority
-from nsmark.transparency.timestamp import read_root_certificates
+from nsmark.transparency.timestamp import load_root_certificates
 
 if sys.platform != "win32":
     import fcntl
@@ -49,7 +49,6 @@ _DATA_KEY_FILE = "data.key"
 _LOCK_FILE = "lock"
 LAST_CHECKPOINT_FILE = "last.checkpoint"
 _MAX_ABOUT_BYTES = 4096
-_MAX_ROOTS_BYTES = 1 << 20
 _HINT = "choose a folder you can write to"
 
 
@@ -189,5 +188,4 @@ def _read_name(folder: Path) -> str:
 def _open_stamper(settings: AuthoritySettings) -> Stamper:
     if settings.timestamp_url is None or settings.timestamp_roots is None:
         return LocalStamper(LocalAuthority.open(settings.folder / "timestamps"))
-    pem = read_bounded(settings.timestamp_roots, _MAX_ROOTS_BYTES, "root certificates")
-    return RemoteStamper(settings.timestamp_url, read_root_certificates(pem))
+    return RemoteStamper(settings.timestamp_url, load_root_certificates(settings.timestamp_roots))

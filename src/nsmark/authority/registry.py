@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Connection, Row, Select, func, select
 
@@ -32,6 +33,8 @@ from nsmark.authority.storage.tables import (
 from nsmark.authority.storage.views import fold
 from nsmark.errors import NotFoundError
 from nsmark.identity import parse_json_object
+
+_Row = TypeVar("_Row", FiledKey, DepositedThing, OpenedDispute)
 
 MAX_ROWS = 200
 """That are given out at once."""
@@ -254,6 +257,18 @@ class Registry:
         query = query.order_by(table.c.position.desc()).limit(max(0, min(limit, MAX_ROWS)))
         with self._database.read() as connection:
             return list(connection.execute(query))
+
+
+def every_row(fetch: Callable[[int | None], list[_Row]]) -> Iterator[_Row]:
+    """Yield all rows of a list that is given out a page at a time, newest first.
+
+    Args:
+        fetch: Returns the page before an index.
+    """
+    before = None
+    while page := fetch(before):
+        yield from page
+        before = page[-1].index
 
 
 def find_owner(connection: Connection, fingerprint: str) -> Owner:

@@ -14,7 +14,6 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypeVar
 
 from cryptography import x509
@@ -89,14 +88,13 @@ from nsmark.errors import (
     TransparencyError,
     WithdrawnError,
 )
-from nsmark.files import read_bounded, write_errors
+from nsmark.files import write_errors
 from nsmark.identity import PublicKey
 from nsmark.keyfile import WatermarkKey
 from nsmark.keyfile.codec import decode_key
-from nsmark.transparency.timestamp import read_root_certificates
+from nsmark.transparency.timestamp import load_root_certificates
 
 _REMEMBERED = 64
-_MAX_ROOTS_BYTES = 1 << 20
 _Said = TypeVar("_Said", bound=OwnerStatement)
 _Check = Callable[[Connection], None]
 _Then = Callable[[Connection, LogEntry], None]
@@ -162,7 +160,8 @@ class Authority:
         self._key_reader = threading.Lock()
         self._identity = folder.identity
         self._stamper = folder.stamper
-        self._evidence_roots = _read_roots(settings.evidence_roots)
+        roots = settings.evidence_roots
+        self._evidence_roots = () if roots is None else load_root_certificates(roots)
 
     @property
     def public_key(self) -> PublicKey:
@@ -738,9 +737,3 @@ class Authority:
         # One at a time: a large key, or a hostile one, takes several times its size in memory.
         with self._key_reader:
             return decode_key(io.BytesIO(b"".join(chunks)), num_bytes)
-
-
-def _read_roots(path: Path | None) -> tuple[x509.Certificate, ...]:
-    if path is None:
-        return ()
-    return read_root_certificates(read_bounded(path, _MAX_ROOTS_BYTES, "root certificates"))

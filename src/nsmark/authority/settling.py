@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,11 +22,10 @@ from nsmark.authority.records import (
     GivenDefence,
     OpenedDispute,
 )
-from nsmark.authority.registry import MAX_ROWS
-from nsmark.authority.statements import OtherClaim, Ruling, parse_statement
+from nsmark.authority.registry import MAX_ROWS, every_row
+from nsmark.authority.statements import OtherClaim, Ruling, read_statement
 from nsmark.authority.workbench import JobWatch, Workbench, printable, versions
 from nsmark.errors import NotFoundError
-from nsmark.transparency import Envelope
 from nsmark.verification.decide import Verdict
 
 MAX_LATER_CLAIMS = 8
@@ -215,7 +214,7 @@ class _Settling:
 
     def _answers(self, filing: FiledKey) -> Iterator[GivenDefence]:
         """Yield the answers to all disputes under a key, also to those that were withdrawn."""
-        pages = _pages(lambda before: self._disputes_before(before, filing.key_id))
+        pages = every_row(lambda before: self._disputes_before(before, filing.key_id))
         for dispute in reversed(list(pages)):
             after = -1
             while page := self._registry.defences(dispute.entry_id, after=after):
@@ -246,7 +245,7 @@ class _Settling:
     def _find_same_suspect(self) -> Iterator[OpenedDispute]:
         """Yield other disputes about the same suspect, newest first."""
         wanted = suspect_identity(self._dispute.suspect)
-        for dispute in _pages(lambda before: self._disputes_before(before, None)):
+        for dispute in every_row(lambda before: self._disputes_before(before, None)):
             is_other = dispute.entry_id != self._dispute.entry_id
             if is_other and suspect_identity(dispute.suspect) == wanted:
                 yield dispute
@@ -267,8 +266,7 @@ class _Settling:
         if fallen is None:
             return None
         entry = self._bench.authority.log.entry(fallen.ruling or "").entry
-        envelope = Envelope.parse(entry)
-        ruling = parse_statement(envelope.payload_type, envelope.payload)
+        ruling = read_statement(entry)
         found.defence = ruling.defence if isinstance(ruling, Ruling) else None
         reason = f"the claim fell in the dispute {fallen.entry_id[:12]}: see its ruling"
         return Decided(Outcome.FELL, (reason,))
@@ -277,7 +275,7 @@ class _Settling:
         """Say how often it was tried: who tries often enough succeeds some day by chance."""
         earlier = self._own_earlier()
         key_id = self._filing.key_id
-        count = sum(1 for _ in _pages(lambda before: self._disputes_before(before, key_id)))
+        count = sum(1 for _ in every_row(lambda before: self._disputes_before(before, key_id)))
         found.figures["earlier_disputes"] = len(earlier)
         found.figures["disputes_with_this_key"] = count
         if earlier:
@@ -442,16 +440,6 @@ class _Settling:
             for filing in list(first.values())[:_MAX_OTHERS_SHOWN]
         )
         return shown, len(owned) - len(shown)
-
-
-def _pages(
-    fetch: Callable[[int | None], list[OpenedDispute]],
-) -> Iterator[OpenedDispute]:
-    """Yield disputes page by page, newest first."""
-    before = None
-    while page := fetch(before):
-        yield from page
-        before = page[-1].index
 
 
 def _claim(

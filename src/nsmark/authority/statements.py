@@ -387,6 +387,16 @@ def parse_statement(payload_type: str, payload: bytes) -> Statement:
     return statement.from_members(parse_canonical(payload, what, MAX_STATEMENT_BYTES), what)
 
 
+def read_statement(entry: bytes) -> Statement:
+    """Return what an entry says; who says it is not checked.
+
+    Raises:
+        TransparencyError: It is malformed.
+    """
+    envelope = Envelope.parse(entry)
+    return parse_statement(envelope.payload_type, envelope.payload)
+
+
 def sign_statement(statement: Statement, identity: Identity) -> Envelope:
     """Put a statement into an envelope and sign it.
 

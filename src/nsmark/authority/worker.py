@@ -210,6 +210,7 @@ class Worker:
         """
         from nsmark.authority.fields import parse_time
         from nsmark.authority.jobs import utc_now
+        from nsmark.authority.registry import every_row
 
         authority = self.bench.authority
         for dispute in _open_disputes(self.bench):
@@ -219,13 +220,11 @@ class Worker:
                 authority.jobs.queue(
                     "dispute", dispute.entry_id, owner=dispute.fingerprint, delay_seconds=delay
                 )
-        before = None
-        while page := authority.registry.search_filings(state="waiting", before=before, limit=200):
-            for filing in page:
-                jobs = authority.jobs.of_subject(filing.entry_id)
-                if all(job.state == "failed" for job in jobs):
-                    authority.jobs.queue("admission", filing.entry_id, owner=filing.fingerprint)
-            before = page[-1].index
+        search = authority.registry.search_filings
+        for filing in every_row(lambda before: search(state="waiting", before=before, limit=200)):
+            jobs = authority.jobs.of_subject(filing.entry_id)
+            if all(job.state == "failed" for job in jobs):
+                authority.jobs.queue("admission", filing.entry_id, owner=filing.fingerprint)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -326,10 +325,10 @@ def _duty(job: Job) -> Callable[[Workbench, str, JobWatch], str]:
 
 
 def _open_disputes(bench: Workbench) -> Iterator[OpenedDispute]:
-    before = None
-    while page := bench.authority.registry.disputes(state="open", before=before, limit=200):
-        yield from page
-        before = page[-1].index
+    from nsmark.authority.registry import every_row
+
+    disputes = bench.authority.registry.disputes
+    return every_row(lambda before: disputes(state="open", before=before, limit=200))
 
 
 def _follow(parent: int, stop: threading.Event) -> None:

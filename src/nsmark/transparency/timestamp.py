@@ -15,6 +15,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from cryptography import x509
@@ -23,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from nsmark.errors import TransparencyError, UsageError
+from nsmark.files import read_bounded
 from nsmark.transparency.timestamp_messages import (
     ASK_AGAIN,
     import_extra,
@@ -36,6 +38,7 @@ _SHA256 = "2.16.840.1.101.3.4.2.1"
 _SOUND_HASHES = ("sha256", "sha384", "sha512")
 _GRANTED = bytes.fromhex("3003020100")
 _SEQUENCE = (0, 1, 16)
+_MAX_ROOTS_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,16 @@ def read_root_certificates(pem: bytes) -> tuple[x509.Certificate, ...]:
         raise TransparencyError(
             "this holds no certificate in PEM form", "expected the root of a time-stamp authority"
         ) from error
+
+
+def load_root_certificates(path: Path) -> tuple[x509.Certificate, ...]:
+    """Return the certificates of a PEM file on the disk.
+
+    Raises:
+        TransparencyError: There is none in it.
+        FileAccessError: It cannot be read.
+    """
+    return read_root_certificates(read_bounded(path, _MAX_ROOTS_BYTES, "root certificates"))
 
 
 def _check_content(info: Any, digest: bytes, nonce: int | None) -> None:

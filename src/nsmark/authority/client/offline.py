@@ -19,11 +19,10 @@ from nsmark.authority.statements import (
     Ruling,
     Statement,
     Withdrawal,
-    parse_statement,
+    read_statement,
 )
 from nsmark.errors import FileAccessError
 from nsmark.files import read_bounded, write_atomic
-from nsmark.transparency import Envelope
 
 _MAX_KEPT = 1000
 
@@ -115,8 +114,7 @@ def statement_of(receipt: Receipt) -> Statement:
     Raises:
         TransparencyError: Its entry is no statement.
     """
-    envelope = Envelope.parse(receipt.entry)
-    return parse_statement(envelope.payload_type, envelope.payload)
+    return read_statement(receipt.entry)
 
 
 def _free_name(path: Path) -> Path:

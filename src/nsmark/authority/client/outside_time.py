@@ -7,10 +7,9 @@ from datetime import datetime
 from pathlib import Path
 
 from nsmark.files import read_bounded
-from nsmark.transparency.timestamp import check_token, read_root_certificates
+from nsmark.transparency.timestamp import check_token, load_root_certificates
 from nsmark.transparency.timestamp_messages import extract_token, import_extra
 
-_MAX_ROOTS_BYTES = 1 << 20
 _MAX_BYTES = 24 << 10
 """In base64, what a deposit may hold."""
 
@@ -36,7 +35,7 @@ def read_outside_time(path: Path, roots: Path, sha256: str) -> OutsideTime:
         FileAccessError: A file cannot be read.
     """
     content = read_bounded(path, _MAX_BYTES, "time stamp")
-    trusted = read_root_certificates(read_bounded(roots, _MAX_ROOTS_BYTES, "root certificates"))
+    trusted = load_root_certificates(roots)
     token = content if _is_token(content) else extract_token(content)
     found = check_token(token, bytes.fromhex(sha256), trusted)
     return OutsideTime(token, found.time)

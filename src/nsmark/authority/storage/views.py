@@ -19,7 +19,7 @@ from nsmark.authority.statements import (
     Ruling,
     Statement,
     Withdrawal,
-    parse_statement,
+    read_statement,
 )
 from nsmark.authority.storage.log import all_entries
 from nsmark.authority.storage.tables import (
@@ -32,7 +32,6 @@ from nsmark.authority.storage.tables import (
     VIEW_RULINGS,
     VIEWS,
 )
-from nsmark.transparency import Envelope
 
 
 def rebuild_views(connection: Connection) -> int:
@@ -41,8 +40,7 @@ def rebuild_views(connection: Connection) -> int:
         connection.execute(delete(table))
     count = 0
     for entry in all_entries(connection):
-        envelope = Envelope.parse(entry.entry)
-        apply_entry(connection, entry, parse_statement(envelope.payload_type, envelope.payload))
+        apply_entry(connection, entry, read_statement(entry.entry))
         count += 1
     return count
 

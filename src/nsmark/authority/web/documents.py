@@ -8,12 +8,11 @@ from fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
 from nsmark.authority.receipt import Receipt
-from nsmark.authority.statements import MAX_STATEMENT_BYTES, Statement, parse_statement
+from nsmark.authority.statements import MAX_STATEMENT_BYTES, Statement, read_statement
 from nsmark.authority.web.bodies import allow_bytes
 from nsmark.authority.web.errors import PROBLEM_TYPE, WebError
 from nsmark.authority.web.models import ReceiptObject
 from nsmark.authority.web.security import NEEDS_TOKEN
-from nsmark.transparency import Envelope
 
 MAX_SIGNED_BYTES = 2 * MAX_STATEMENT_BYTES
 """Of a statement in its envelope."""
@@ -151,8 +150,7 @@ def peek(document: bytes) -> Statement:
     Raises:
         TransparencyError: It is malformed.
     """
-    envelope = Envelope.parse(document)
-    return parse_statement(envelope.payload_type, envelope.payload)
+    return read_statement(document)
 
 
 def receipt_answer(receipt: Receipt, status: int = 201) -> Response:
