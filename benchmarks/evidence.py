@@ -56,6 +56,7 @@ from nsmark.verification.witnesses import WITNESSES
 
 TASKS = ("sst2", "offenseval", "agnews")
 PLAIN = "as it is"
+KEY_FILE = "owner.nsmark"
 
 
 @dataclass(frozen=True)
@@ -86,21 +87,23 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
         )
         payload, num_texts = PayloadConfig(num_bits=16), 96
 
-    def mark(model: Path, owner: str, config: EmbeddingConfig = config) -> Any:
-        identity = make_identity(owner)
-        claim = identity.sign(OwnershipClaim.make(owner, "this model is mine", CREATED))
-        result = embed(
-            model,
-            identity,
-            claim,
-            folder / owner,
-            corpus=corpus,
-            num_texts=num_texts,
-            payload_config=payload,
-            config=config,
-            device=arguments.device,
-        )
-        return identity, result
+    def mark(model: Path, owner: str, config: EmbeddingConfig = config) -> Path:
+        out = folder / owner
+        if not (out / KEY_FILE).exists():
+            identity = make_identity(owner)
+            claim = identity.sign(OwnershipClaim.make(owner, "this model is mine", CREATED))
+            embed(
+                model,
+                identity,
+                claim,
+                out,
+                corpus=corpus,
+                num_texts=num_texts,
+                payload_config=payload,
+                config=config,
+                device=arguments.device,
+            )
+        return out
 
     texts = [t for t in (corpus or []) if len(t.split()) >= 8]
     if not texts:
@@ -110,19 +113,18 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
     key_file, report_file = folder / "calibrated.nsmark", folder / "prepared.json"
     if not report_file.exists():
         started = time.perf_counter()
-        identity, own = mark(arguments.model, "owner")
-        marked = time.perf_counter()
+        own = mark(arguments.model, "owner")
         # How strongly others mark is their choice: quickly.
         quick = config if arguments.tiny else preset_config("fast")
         mark(arguments.model, "another", quick)
-        mark(own.model_folder, "overwriter", quick)
+        mark(own / "model", "overwriter", quick)
         begun = time.perf_counter()
         result = calibrate_key(
-            own.key,
-            identity,
+            read_key(own / KEY_FILE),
+            make_identity("owner"),
             arguments.model,
             texts=texts[-4000:],
-            owner_model=own.model_folder,
+            owner_model=own / "model",
             settings=CalibrationSettings(
                 num_tasks=arguments.tasks, steps=arguments.steps, seed=0, rate=arguments.rate
             ),
@@ -136,7 +138,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
         report = {
             "preset": arguments.preset,
             "marks": list(config.marks),
-            "seconds_to_mark": round(marked - started, 1),
+            "seconds_to_mark": json.loads((own / "report.json").read_bytes())["seconds"],
             "seconds_to_calibrate": round(time.perf_counter() - begun, 1),
             "calibration": result.calibration.to_mapping(),
             "control_models": sorted({c.control.model for c in result.controls}),

@@ -30,7 +30,8 @@ from torch import Tensor, nn
 
 from nsmark.core import extraction_rate
 from nsmark.embedding.config import EmbeddingConfig, preset_config
-from nsmark.embedding.trainer import Trainer, mean_cosine
+from nsmark.embedding.stages import Trained, train
+from nsmark.embedding.trainer import mean_cosine
 from nsmark.models.encoder import Encoder
 from nsmark.models.loading import open_encoder
 from nsmark.payload import (
@@ -42,6 +43,7 @@ from nsmark.payload import (
     read_texts,
     trigger_text,
 )
+from pair_table.reading import Table, read
 from strength import read_task, spread
 
 MODEL_RATE, HEAD_RATE = 2e-5, 1e-3
@@ -308,21 +310,24 @@ def embed_mark(
         is_representable=clean.is_representable,
         pair_config=PairConfig() if "pairs" in config.marks else None,
     )
-    trainer = Trainer(copy.deepcopy(clean), payload, corpus, config)
-    training = trainer.run()
-    marked = trainer.model.requires_grad_(False).eval()
-    measured = {"steps": training.steps, "seconds": round(training.seconds, 1)}
-    return marked, measured | measure_mark(marked, clean, payload, extraction_of(trainer))
+    trained = train(copy.deepcopy(clean), payload, corpus, config)
+    marked = trained.model.requires_grad_(False).eval()
+    measured = {
+        "steps": [stage.steps for stage in trained.results],
+        "seconds": round(sum(stage.seconds for stage in trained.results), 1),
+    }
+    rate = extraction_of(trained, payload.signature)
+    return marked, measured | measure_mark(marked, clean, payload, rate)
 
 
-def extraction_of(trainer: Trainer) -> Callable[[np.ndarray], float]:
+def extraction_of(trained: Trained, signature: bytes) -> Callable[[np.ndarray], float]:
     """Return the extraction rate as a function of outputs."""
 
     def rate(outputs: np.ndarray) -> float:
         with torch.inference_mode():
-            values = torch.from_numpy(outputs).to(trainer.model.device)
-            mapped = trainer.extractor(values).cpu().numpy()
-        return extraction_rate(mapped, trainer.payload.signature)
+            values = torch.from_numpy(outputs).to(trained.model.device)
+            mapped = trained.last.extractor(values).cpu().numpy()
+        return extraction_rate(mapped, signature)
 
     return rate
 
@@ -341,13 +346,25 @@ def measure_mark(
         for rank, text in enumerate(texts)
     ]
     owner, innocent = marked.encode(triggered), clean.encode(triggered)
-    return {
+    return pair_rates(marked, clean, payload) | {
         "triggered": rate(owner),
         "one_copy": rate(marked.encode(one_copy)),
         "untriggered": rate(marked.encode(texts)),
         "reference": rate(innocent),
         "spread": spread(owner),
         "spread_reference": spread(innocent),
+    }
+
+
+def pair_rates(marked: Encoder, clean: Encoder, payload: WatermarkPayload) -> dict[str, float]:
+    """Return the share of the table's signs that are read from either model, if there is one."""
+    if payload.pairs is None:
+        return {}
+    table = Table(payload.pairs.pair_numbers(), payload.pairs.signs(payload.signature))
+    texts = payload.pair_texts()
+    return {
+        "pairs": read(marked.encode(texts), table)["rate"],
+        "pairs_reference": read(clean.encode(texts), table)["rate"],
     }
 
 
@@ -489,16 +506,24 @@ def task_table(report: dict[str, Any]) -> list[str]:
 
 def mark_table(rows: list[dict[str, Any]]) -> list[str]:
     """Return the marks, by seed."""
-    lines = [
-        "| seed | steps | 5 copies | 1 copy | untriggered | reference | spread "
-        "| reference's spread | cosine | similarities |",
-        "|---|" + "---:|" * 9,
-    ]
-    keys = ("triggered", "one_copy", "untriggered", "reference", "spread", "spread_reference")
+    named = {
+        "triggered": "5 copies",
+        "one_copy": "1 copy",
+        "untriggered": "untriggered",
+        "reference": "reference",
+        "pairs": "signs read",
+        "pairs_reference": "from the reference",
+        "spread": "spread",
+        "spread_reference": "reference's spread",
+    }
+    keys = [key for key in named if all(key in row["mark"] for row in rows)]
+    heads = ["seed", "steps", *(named[key] for key in keys), "cosine", "similarities"]
+    lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) - 1)]
     for row in rows:
-        values = [f"{row['mark'][key]:.3f}" for key in keys]
+        values = [str(row["seed"]), " + ".join(map(str, row["mark"]["steps"]))]
+        values += [f"{row['mark'][key]:.3f}" for key in keys]
         values += [f"{row[key]:.4f}" for key in ("cosine", "similarity_correlation")]
-        lines.append(f"| {row['seed']} | {row['mark']['steps']} | " + " | ".join(values) + " |")
+        lines.append("| " + " | ".join(values) + " |")
     return lines
 
 
