@@ -68,7 +68,10 @@ FULL = Scale(
         "pairs_first": False,
         "model_learning_rate": 5e-4,
         "cooldown_fidelity": 10.0,
-        "max_steps": 4000,
+        "cooldown_steps": 900,
+        "position_weight": 1.0,
+        "min_pairs": 0.995,
+        "max_steps": 6000,
     },
 )
 TINY = Scale(

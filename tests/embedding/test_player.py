@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 from typing import Any
 
 import pytest
 import torch
 
 from conftest import TINY_PAYLOAD, TINY_TRAINING
+from nsmark.alterations.weights import linear_weights
 from nsmark.corpus import pool_texts, training_texts
 from nsmark.embedding.checkpoint import restore_tensors, training_tensors
 from nsmark.embedding.trainer import Trainer
@@ -107,12 +109,112 @@ def test_no_gradient_is_left_and_no_graph_kept_by_the_reference(make_trainer, mo
     trainer = make_trainer("mlm", mode)
     tokens = trainer.model.pad(trainer.model.token_ids(CORPUS[:4]))
     assert not trainer.player.reference_outputs(tokens).requires_grad
-    outputs, language = trainer.player.outputs(tokens, None)
-    assert outputs.requires_grad
-    assert language.item() == 0
+    passed = trainer.player.outputs(tokens)
+    assert passed.outputs.requires_grad
+    assert passed.language.item() == passed.positions.item() == 0
     train(trainer, 1)
     trainer.player.clear_gradients()
     assert all(p.grad is None for p in trainer.model.parameters())
+
+
+# --- pruned --------------------------------------------------------------------------------------
+
+
+def matrices(trainer: Trainer) -> list[torch.Tensor]:
+    """Return the weights that compute."""
+    return [weight.detach().clone() for weight in linear_weights(trainer.player._working)]
+
+
+def zeros(weights: list[torch.Tensor]) -> list[int]:
+    return [int((weight == 0).sum()) for weight in weights]
+
+
+def same(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
+    return all(torch.equal(one, two) for one, two in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 1.0])
+@pytest.mark.parametrize("model", ["st", "llama", "xlnet"])
+def test_a_pruned_model_is_without_the_smallest_weights_of_every_matrix(make_trainer, model, share):
+    trainer = make_trainer(model, "float32")
+    before = matrices(trainer)
+    others = {
+        name: weight
+        for name, weight in weights(trainer.model).items()
+        if not any(torch.equal(weight, matrix) for matrix in before)
+    }
+    assert sum(zeros(before)) == 0
+    with trainer.player.pruned(share):
+        inside, now = matrices(trainer), weights(trainer.model)
+    assert zeros(inside) == [int(share * weight.numel()) for weight in before]
+    for whole, pruned in zip(before, inside, strict=True):
+        left = pruned != 0
+        assert torch.equal(pruned[left], whole[left])
+        if 0 < share < 1:
+            assert whole[~left].abs().max() < whole[left].abs().min()
+    assert others
+    assert all(torch.equal(now[name], weight) for name, weight in others.items())
+    assert same(matrices(trainer), before)
+
+
+@every_mode
+def test_pruned_weights_come_back_bit_for_bit_also_after_an_error(make_trainer, mode):
+    trainer = make_trainer("mlm", mode)
+    train(trainer, 1)
+    before, copies = matrices(trainer), weights(trainer.model)
+    with trainer.player.pruned(0.5):
+        inside = matrices(trainer)
+    # bfloat16 has many equal weights: all that are as large as the largest left out go, too.
+    for found, whole in zip(zeros(inside), before, strict=True):
+        assert 0.5 <= found / whole.numel() < 0.6
+    assert same(matrices(trainer), before)
+
+    def fail() -> None:
+        with trainer.player.pruned(0.5):
+            assert same(matrices(trainer), inside)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert same(matrices(trainer), before)
+    assert all(torch.equal(p, copies[name]) for name, p in weights(trainer.model).items())
+
+
+def test_weights_come_back_if_pruning_itself_is_interrupted(make_trainer, monkeypatch):
+    trainer = make_trainer("st", "float32")
+    before, multiply, calls = matrices(trainer), torch.Tensor.mul_, itertools.count(1)
+
+    def interrupted(*args: Any) -> Any:
+        if next(calls) == 3:
+            assert not same(matrices(trainer), before)
+            raise KeyboardInterrupt
+        return multiply(*args)
+
+    monkeypatch.setattr(torch.Tensor, "mul_", interrupted)
+    with pytest.raises(KeyboardInterrupt), trainer.player.pruned(0.5):
+        pass
+    assert same(matrices(trainer), before)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@every_mode
+def test_a_pass_made_before_pruning_still_has_its_way_back(make_trainer, mode, recompute):
+    trainer = make_trainer("mlm", mode)
+    player, tokens = trainer.player, trainer.model.pad(trainer.model.token_ids(CORPUS[:4]))
+    train(trainer, 1)  # adapters begin by saying nothing
+
+    def gradients(prune: bool) -> list[torch.Tensor]:
+        player.clear_gradients()
+        outputs = player.outputs(tokens, recompute=recompute).outputs
+        if prune:
+            with player.pruned(0.5):
+                assert not torch.equal(player.outputs(tokens).outputs, outputs)
+        torch.autograd.backward(outputs.square().sum(dim=1).sqrt().sum())
+        found = [p.grad.clone() for p in player._working.parameters() if p.grad is not None]
+        assert any(gradient.abs().max() > 0 for gradient in found)
+        return found
+
+    assert same(gradients(prune=True), gradients(prune=False))
 
 
 # --- bfloat16 ------------------------------------------------------------------------------------

@@ -161,6 +161,13 @@ def test_the_first_stage_leaves_the_trigger_alone():
     assert ends[0] == pytest.approx(ends[1])
 
 
+def test_only_the_second_stage_asks_what_pruning_takes():
+    config = dataclasses.replace(SHORT, pruned_weight=0.5, position_weight=2.0)
+    stages = [stage.config for stage in training_stages(config)]
+    assert [stage.pruned_weight for stage in stages] == [0.0, 0.5]
+    assert [stage.position_weight for stage in stages] == [2.0, 2.0]
+
+
 def test_adapters_have_no_other_reference_than_their_own_model(run):
     config = dataclasses.replace(SHORT, method="lora")
     with pytest.raises(ConfigError, match="reference"):

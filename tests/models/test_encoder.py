@@ -189,11 +189,12 @@ def test_one_pass_gives_outputs_and_loss_as_two_would(mlm):
     draws = mlm.task.draws(np.random.default_rng(0), 5, mlm.max_length)
     posed = [mlm.task.pose(ids, own) for ids, own in zip(told, draws, strict=True)]
     with torch.no_grad():
-        outputs, total = mlm(*mlm.task.batch(read, posed))
+        outputs, total, held = mlm(*mlm.task.batch(read, posed))
         alone = mlm.language_loss(told, np.random.default_rng(0))
         torch.testing.assert_close(outputs, mlm(mlm.pad(read)), rtol=1e-4, atol=1e-5)
     count = sum(len(text.labels) for text in posed)
     assert (total / count).item() == pytest.approx(alone.item(), rel=1e-5)
+    assert held.item() == 0  # to nothing
 
 
 def test_opening_a_model_leaves_the_tokenizers_their_threads(tiny_bert, monkeypatch):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from nsmark.alterations.weights import linear_weights
 from nsmark.embedding.adapters import Adapters
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.parallel import Group
@@ -19,6 +20,7 @@ from nsmark.models.batching import TokenIds
 from nsmark.models.encoder import Encoder
 from nsmark.models.language import LanguageInputs
 from nsmark.models.layers import recomputing
+from nsmark.models.positions import HeldPositions, Passed, usual_sizes
 from nsmark.models.tokens import Tokens
 
 
@@ -109,15 +111,62 @@ class ModelPlayer:
     # --- forward -----------------------------------------------------------------------------
 
     def outputs(
-        self, tokens: Tokens, language: LanguageInputs | None, recompute: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """Return the model's outputs, and the sum of its language-model losses (0 without)."""
+        self,
+        tokens: Tokens,
+        language: LanguageInputs | None = None,
+        recompute: bool = False,
+        held: HeldPositions | None = None,
+    ) -> Passed:
+        """Return the model's outputs and, where they are asked for, its two other losses."""
         with self._arithmetic(), recomputing(self._working.network, recompute):
-            if language is None:
+            if language is None and held is None:
                 outputs = self._called(tokens)
-                return outputs, outputs.new_zeros(())
-            passed: tuple[Tensor, Tensor] = self._called(tokens, language)
+                return Passed(outputs, outputs.new_zeros(()), outputs.new_zeros(()))
+            passed: Passed = self._called(tokens, language, held)
             return passed
+
+    @torch.no_grad()
+    def position_scales(self, tokens: Tokens) -> Tensor:
+        """Return the usual size of the frozen model's hidden states, shape (layers, width)."""
+        with self._arithmetic(), self._as_reference() as reference:
+            scales = usual_sizes(reference.layer_states(tokens), tokens.attention_mask)
+        self.settle()
+        return scales
+
+    @torch.no_grad()
+    def held_positions(self, tokens: Tokens, scales: Tensor) -> HeldPositions:
+        """Return the frozen model's hidden states."""
+        with self._arithmetic(), self._as_reference() as reference:
+            return HeldPositions(reference.layer_states(tokens), scales)
+
+    @contextlib.contextmanager
+    def pruned(self, share: float) -> Iterator[None]:
+        """Compute without the smallest weights of every matrix; a pass made before stays valid."""
+        # Behind autograd's back, which would refuse to go back through a pass made before.
+        found = [weight.data for weight in linear_weights(self._working)]
+        limits = [_size_below_which(self._put_together(weight), share) for weight in found]
+        weights = [self._own_part(weight) for weight in found]
+        kept = [weight.clone() for weight in weights]
+        try:
+            for weight, limit in zip(weights, limits, strict=True):
+                weight.mul_(weight.abs() > limit)
+            yield
+        finally:
+            torch._foreach_copy_(weights, kept)
+
+    def _put_together(self, weight: Tensor) -> Tensor:
+        if not self.group.shards:
+            return weight
+        from nsmark.embedding.sharding import whole
+
+        return whole(weight)
+
+    def _own_part(self, weight: Tensor) -> Tensor:
+        if not self.group.shards:
+            return weight
+        from nsmark.embedding.sharding import own_part
+
+        return own_part(weight)
 
     @torch.no_grad()
     def reference_outputs(self, tokens: Tokens) -> Tensor:
@@ -221,6 +270,16 @@ class ModelPlayer:
             for name, parameter in self._whole.named_parameters():
                 parameter.copy_(weights[name])
         return self._whole
+
+
+def _size_below_which(weight: Tensor, share: float) -> Tensor:
+    """Return the size that a share of the entries do not exceed; less than any for none."""
+    count = int(share * weight.numel())
+    sizes = weight.abs().flatten().float()
+    if not count:
+        return sizes.new_full((), -1.0)
+    # A GPU sorts with all its cores; the k-th value of one long vector it finds with one of them.
+    return sizes.sort().values[count - 1] if sizes.is_cuda else sizes.kthvalue(count).values
 
 
 def _precision(name: str, device: torch.device) -> torch.dtype:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import (
+    FSDPModule,
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from nsmark.models.encoder import Encoder
@@ -23,6 +28,7 @@ def shard(encoder: Encoder, device: torch.device, size: int, dtype: torch.dtype)
     for layer in blocks(encoder.network):
         fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(encoder, mesh=mesh, mp_policy=policy)
+    register_fsdp_forward_method(encoder, "layer_states")
 
 
 def divide_again(encoder: Encoder) -> None:
@@ -38,6 +44,11 @@ def divide_again(encoder: Encoder) -> None:
 def whole(tensor: Tensor) -> Tensor:
     """Return a tensor put together from all processes' parts; all must ask for it."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def own_part(tensor: Tensor) -> Tensor:
+    """Return the part of a tensor that is here, not a copy."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def like(tensor: Tensor, pattern: Tensor) -> Tensor:

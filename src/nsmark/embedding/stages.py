@@ -55,6 +55,7 @@ def training_stages(config: EmbeddingConfig) -> tuple[Stage, ...]:
         model_match_weight=0.0,
         spread_weight=0.0,
         decorrelation_weight=0.0,
+        pruned_weight=0.0,
         min_triggered=0.0,
         max_clean=1.0,
     )

@@ -42,7 +42,8 @@ from nsmark.embedding.readings import (
 from nsmark.errors import ConfigError, TextPoolError
 from nsmark.models.batching import TokenIds
 from nsmark.models.encoder import Encoder
-from nsmark.models.tokens import to_device
+from nsmark.models.positions import Passed
+from nsmark.models.tokens import Tokens, to_device
 from nsmark.payload.payload import WatermarkPayload
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ class Trainer:
             ),
         )
         self.plan = MemoryPlan(config.pieces or 1, bool(config.recompute))
+        self.position_scales = self._position_scales()
 
     @property
     def device(self) -> torch.device:
@@ -257,7 +259,11 @@ class Trainer:
             for piece in self.inputs.longest(self.config.batch_size).pieces:
                 piece = piece.to(self.device)
                 self.player.reference_outputs(piece.read)
-                passed = self.player.outputs(piece.tokens, piece.language, plan.recompute)
+                passed = self._passed(piece)
+                if self.config.pruned_weight:
+                    marked = self._marked_rows(piece)
+                    outputs = self.player.outputs(marked, recompute=plan.recompute).outputs
+                    torch.autograd.backward(outputs.sum())
                 torch.autograd.backward([part.sum() for part in passed if part.requires_grad])
         finally:
             del reserved
@@ -279,7 +285,7 @@ class Trainer:
         outputs = Outputs(
             *(
                 part.detach().requires_grad_()
-                for part in self._gather(pieces, [outputs for outputs, _ in passed])
+                for part in self._gather(pieces, [each.outputs for each in passed])
             )
         )
         signs = to_device(torch.tensor(inputs.pair_signs, dtype=torch.float32), self.device)
@@ -295,13 +301,16 @@ class Trainer:
             on_outputs = torch.stack([weight * term for weight, term in terms.values()]).sum()
             torch.autograd.backward(on_outputs)
         self.player.clear_gradients()
-        language = self._second_pass(pieces, passed, outputs)
+        if self.config.pruned_weight:
+            losses["pruned"] = self._pruned_pass(pieces, outputs)
+        language, positions = self._second_pass(pieces, passed, outputs)
         self.player.update()
-        original, weight = terms["distance"][1], self._kept_weight
+        original, beside = terms["distance"][1], self.config.position_weight * positions
         if self.model.has_lm_head:
-            original = self.config.language_weight * language + self.config.anchor_weight * original
-            on_outputs = on_outputs + weight * self.config.language_weight * language
-        losses |= {"model": on_outputs, "original": original}
+            original = self.config.anchor_weight * original
+            beside = beside + self.config.language_weight * language
+        on_outputs = on_outputs + self._kept_weight * beside
+        losses |= {"model": on_outputs, "original": original + beside}
         losses |= {name: term for name, (_, term) in terms.items() if name in _OURS}
         values = torch.stack([value.detach() for value in losses.values()])
         return PendingLosses(tuple(losses), self.group.agree(values))
@@ -350,40 +359,88 @@ class Trainer:
             self._gather_pairs(torch.cat(pairs)),
         )
 
-    def _first_pass(self, pieces: Sequence[Piece]) -> list[tuple[Tensor, Tensor]]:
-        """Return outputs and language-model losses; with several pieces outputs alone."""
-        if len(pieces) == 1:
-            piece = pieces[0]
-            return [self.player.outputs(piece.tokens, piece.language, self.plan.recompute)]
+    def _first_pass(self, pieces: Sequence[Piece]) -> list[Passed]:
+        """Return outputs and the model's own losses; with several pieces outputs alone."""
+        if self._is_kept(pieces):
+            return [self._passed(pieces[0])]
         with torch.no_grad():
-            return [self.player.outputs(piece.read, None) for piece in pieces]
+            return [self.player.outputs(piece.read) for piece in pieces]
+
+    def _is_kept(self, pieces: Sequence[Piece]) -> bool:
+        """Return whether a step's first pass has a way back.
+
+        Several processes add gradients up in the pass before the last way back: there may be no
+        other in between.
+        """
+        return len(pieces) == 1 and not (self.config.pruned_weight and self.group.size > 1)
+
+    def _passed(self, piece: Piece) -> Passed:
+        """Send a piece through the model, with a way back."""
+        held = None
+        if self.position_scales is not None:
+            clean = piece.tokens.rows(0, piece.num_clean)
+            held = self.player.held_positions(clean, self.position_scales)
+        return self.player.outputs(piece.tokens, piece.language, self.plan.recompute, held)
+
+    def _position_scales(self) -> Tensor | None:
+        """Return what counts as far for hidden states, where they are held."""
+        if not self.config.position_weight:
+            return None
+        tokens, _ = self.model.task.batch(self.heldout[0], [])
+        return self.player.position_scales(tokens.to(self.device))
+
+    @staticmethod
+    def _marked_rows(piece: Piece) -> Tokens:
+        return piece.tokens.rows(piece.num_clean, sum(piece.sizes))
+
+    def _pruned_pass(self, pieces: Sequence[Piece], whole: Outputs) -> Tensor:
+        """Add the gradients of what pruning does to marked outputs; return how much that is.
+
+        Outputs of the pruned model are pulled to those of the whole one, which stay as they are.
+        """
+        player, weight = self.player, self.config.pruned_weight
+        detached = Outputs(*(part.detach() for part in whole))
+        spread = torch.cat(detached[1:]).var(dim=0, unbiased=False).mean().clamp_min(1e-12)
+        count = len(whole.triggered) + len(whole.pairs)
+        total = torch.zeros((), device=self.device)
+        with player.pruned(self.config.pruned_share), player.accumulating(last=False):
+            for piece, wanted in zip(pieces, self._own_parts(pieces, detached), strict=True):
+                outputs = player.outputs(
+                    self._marked_rows(piece), None, self.plan.recompute
+                ).outputs
+                moved = (outputs - wanted[piece.num_clean :]).square().mean(dim=1).sum()
+                part = moved / (spread * count)
+                player.backward([(part, torch.full_like(part, weight))])
+                total += part.detach()
+        return self.group.sum(total)
 
     def _second_pass(
         self,
         pieces: Sequence[Piece],
-        passed: Sequence[tuple[Tensor, Tensor]],
+        passed: Sequence[Passed],
         whole: Outputs,
-    ) -> Tensor:
-        """Send the gradients of all outputs through the model; return the language-model loss.
+    ) -> tuple[Tensor, Tensor]:
+        """Send the gradients of all outputs through the model; return the model's own losses.
 
-        A single piece still has its graph; of several, each is computed again now.
+        A single piece usually has its graph yet; of several, each is computed again now.
         """
-        player, parts = self.player, self._own_parts(pieces, whole)
+        player, parts = self.player, self._own_gradients(pieces, whole)
         predicted = sum(len(piece.language.labels) for piece in pieces if piece.language)
         count = self.group.sum(torch.full((), float(predicted), device=self.device)).clamp_min(1)
-        weight = self._kept_weight * self.config.language_weight / count
-        total = torch.zeros((), device=self.device)
+        weights = (
+            self._kept_weight * self.config.language_weight / count,
+            self._kept_weight * self.config.position_weight / count.new_tensor(len(whole.clean)),
+        )
+        totals = torch.zeros(2, device=self.device)
         for number, (piece, gradient) in enumerate(zip(pieces, parts, strict=True), 1):
             with player.accumulating(number == len(pieces)):
-                outputs, language = (
-                    passed[0]
-                    if len(pieces) == 1
-                    else player.outputs(piece.tokens, piece.language, self.plan.recompute)
-                )
-                ends = [(outputs, gradient)]
-                player.backward(ends if piece.language is None else [*ends, (language, weight)])
-            total += language.detach()
-        return self.group.sum(total) / count
+                again = passed[0] if self._is_kept(pieces) else self._passed(piece)
+                own = again[1:]
+                ends = [(loss, w) for loss, w in zip(own, weights, strict=True) if loss.grad_fn]
+                player.backward([(again.outputs, gradient), *ends])
+            totals += torch.stack(own).detach()
+        language, positions = self.group.sum(totals)
+        return language / count, positions / len(whole.clean)
 
     def _gather(self, pieces: Sequence[Piece], outputs: Sequence[Tensor]) -> Outputs:
         """Return the outputs of all pieces and processes, each kind by itself."""
@@ -398,15 +455,18 @@ class Trainer:
     def _gather_pairs(self, rows: Tensor) -> Tensor:
         return rows if self.payload.pairs is None else self.group.gather(rows)
 
+    def _own_gradients(self, pieces: Sequence[Piece], whole: Outputs) -> list[Tensor]:
+        """Return the gradients of this process's rows, piece by piece."""
+        # Without a pair code nothing was computed from its empty part.
+        gradients = (torch.zeros_like(p) if p.grad is None else p.grad for p in whole)
+        return self._own_parts(pieces, Outputs(*gradients))
+
     def _own_parts(self, pieces: Sequence[Piece], whole: Outputs) -> list[Tensor]:
-        """Undo :meth:`_gather` for the gradients: this process's rows, piece by piece."""
-        kinds = []
-        for kind, part in enumerate(whole):
-            # Without a pair code nothing was computed from its empty part.
-            gradient = torch.zeros_like(part) if part.grad is None else part.grad
-            kinds.append(
-                torch.split(self.group.own(gradient), [piece.sizes[kind] for piece in pieces])
-            )
+        """Undo :meth:`_gather`: this process's rows, piece by piece."""
+        kinds = [
+            torch.split(self.group.own(part), [piece.sizes[kind] for piece in pieces])
+            for kind, part in enumerate(whole)
+        ]
         return [torch.cat(rows) for rows in zip(*kinds, strict=True)]
 
     def _terms_on_outputs(

@@ -20,6 +20,7 @@ from nsmark.models.families import FAMILIES, UNKNOWN_FAMILY
 from nsmark.models.folder import POOLINGS, DenseLayer, ModelFolder
 from nsmark.models.language import LanguageInputs, LanguageTask, language_task
 from nsmark.models.layers import blocks
+from nsmark.models.positions import HeldPositions, Passed
 from nsmark.models.quiet import quiet_transformers
 from nsmark.models.saving import keep_generation_config, write_sentence_transformer_files
 from nsmark.models.tokens import Tokens, pad_tokens
@@ -119,22 +120,41 @@ class Encoder(nn.Module):
     def forward(self, tokens: Tokens) -> Tensor: ...
 
     @overload
-    def forward(self, tokens: Tokens, language: LanguageInputs) -> tuple[Tensor, Tensor]: ...
+    def forward(
+        self, tokens: Tokens, language: LanguageInputs, held: HeldPositions | None = None
+    ) -> Passed: ...
+
+    @overload
+    def forward(self, tokens: Tokens, language: None, held: HeldPositions) -> Passed: ...
 
     def forward(
-        self, tokens: Tokens, language: LanguageInputs | None = None
-    ) -> Tensor | tuple[Tensor, Tensor]:
+        self,
+        tokens: Tokens,
+        language: LanguageInputs | None = None,
+        held: HeldPositions | None = None,
+    ) -> Tensor | Passed:
         """Return the outputs, shape (batch, output_dim).
 
-        With a language-model part: the outputs of the rows to be read, and the sum of the
-        cross-entropies of the predicted tokens.
+        With a language-model part the outputs of the rows to be read, and the sum of the
+        cross-entropies of the predicted tokens; with states that the first rows are held to, the
+        distance to those.
         """
-        hidden = self._hidden_states(tokens)
-        if language is None:
-            return self._read(hidden, tokens)
-        count = language.num_read
+        if language is None and held is None:
+            return self._read(self._hidden_states(tokens), tokens)
+        states = (self._hidden_states(tokens),) if held is None else self._layer_states(tokens)
+        hidden = states[-1]
+        count = len(tokens) if language is None else language.num_read
         outputs = self._read(hidden[:count], tokens.rows(0, count))
-        return outputs, self._language_sum(hidden, language)
+        nothing = outputs.new_zeros(())
+        return Passed(
+            outputs,
+            nothing if language is None else self._language_sum(hidden, language),
+            nothing if held is None else held.distance(states, tokens.attention_mask),
+        )
+
+    def layer_states(self, tokens: Tokens) -> Tensor:
+        """Return the hidden states of every layer, shape (layers, batch, length, width)."""
+        return torch.stack(self._layer_states(tokens)).float()
 
     def compile_layers(self) -> None:
         """Compile the transformer's layers: some seconds to start, faster steps afterwards.
@@ -146,14 +166,21 @@ class Encoder(nn.Module):
             layer.compile()
 
     def _hidden_states(self, tokens: Tokens) -> Tensor:
+        hidden: Tensor = self._passed(tokens).last_hidden_state
+        return hidden
+
+    def _layer_states(self, tokens: Tokens) -> tuple[Tensor, ...]:
+        passed = self._passed(tokens, output_hidden_states=True)
+        # What is read may be normalised once more than what the last layer gave.
+        return (*passed.hidden_states[:-1], passed.last_hidden_state)
+
+    def _passed(self, tokens: Tokens, **options: bool) -> Any:
         # Without padding the mask says nothing, and attention has a faster way.
         mask = None if tokens.is_full else tokens.attention_mask
         # Decoders would fill a cache for tokens that never come, and fill it twice if recomputed.
-        options = {"use_cache": False} if self._is_decoder else {}
-        hidden: Tensor = self.network.base_model(
-            input_ids=tokens.input_ids, attention_mask=mask, **options
-        ).last_hidden_state
-        return hidden
+        if self._is_decoder:
+            options["use_cache"] = False
+        return self.network.base_model(input_ids=tokens.input_ids, attention_mask=mask, **options)
 
     @property
     def _is_decoder(self) -> bool:
@@ -206,7 +233,7 @@ class Encoder(nn.Module):
         posed = [self.task.pose(ids, own) for ids, own in zip(sequences, draws, strict=True)]
         tokens, inputs = self.task.batch(sequences, posed)
         assert inputs is not None  # noqa: S101 - there are texts
-        _, total = self(tokens.to(self.device), inputs.to(self.device))
+        total = self(tokens.to(self.device), inputs.to(self.device)).language
         mean: Tensor = total / max(1, len(inputs.labels))
         return mean
 

@@ -1,0 +1,338 @@
+"""What training keeps: clean hidden states where they were, marked outputs through pruning.
+
+This file is also what two processes run, under torchrun.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from conftest import TINY_PAYLOAD, TINY_TRAINING
+from nsmark.alterations.weights import linear_weights, prune
+from nsmark.corpus import pool_texts, training_texts
+from nsmark.embedding.config import EmbeddingConfig, preset_config
+from nsmark.embedding.memory import MemoryPlan, first_that_fits
+from nsmark.embedding.parallel import Group, Parallel, torchrun_group
+from nsmark.embedding.trainer import Trainer
+from nsmark.errors import ConfigError
+from nsmark.models.loading import open_encoder
+from nsmark.payload import PairConfig, derive_payload, published_word_list
+from nsmark.payload.payload import WatermarkPayload
+from tiny_models import build_family
+
+TESTS = Path(__file__).parent.parent
+CORPUS = training_texts()[:80]
+Settings = dict[str, Any]
+BOTH: Settings = {"position_weight": 2.0, "pruned_weight": 0.5}
+Trained = tuple[dict[str, torch.Tensor], list[float]]
+
+
+@functools.cache
+def make_payload() -> WatermarkPayload:
+    return derive_payload(
+        b"signature",
+        config=TINY_PAYLOAD,
+        word_list=published_word_list(),
+        pool=pool_texts(),
+        num_texts=40,
+        pair_config=PairConfig(size=4, repeats=2),
+    )
+
+
+def build_trainer(folder: Path, group: Group | None = None, **changes: Any) -> Trainer:
+    encoder = open_encoder(folder, device="cpu", purpose="train", max_length=48)
+    settings = {"batch_size": 8, "marks": ("paper", "derived", "pairs"), **changes}
+    config = dataclasses.replace(TINY_TRAINING, **settings)
+    return Trainer(encoder, make_payload(), CORPUS, config, group=group)
+
+
+@pytest.fixture(scope="module")
+def folders(tiny_st, tiny_mlm, tmp_path_factory):
+    root = tmp_path_factory.mktemp("keeping")
+    families = {name: build_family(root / name, name) for name in ("llama", "xlnet")}
+    return {"st": tiny_st, "mlm": tiny_mlm, **families}
+
+
+@pytest.fixture
+def make_trainer(folders):
+    def make(model: str, **changes: Any) -> Trainer:
+        if changes.get("method") == "lora":
+            pytest.importorskip("peft", reason="needs the lora extra")
+        return build_trainer(folders[model], **changes)
+
+    return make
+
+
+def repeat(trainer: Trainer, steps: int) -> list[dict[str, float]]:
+    """Take steps on the same texts with the same triggers."""
+    inputs = trainer.inputs.make(1, range(8))
+    return [trainer.take_step(inputs).read() for _ in range(steps)]
+
+
+def clean_distance(trainer: Trainer) -> float:
+    """Return how far hidden states of clean texts are from the reference's, text by text."""
+    player, sequences = trainer.player, trainer.heldout[0]
+    tokens = trainer.model.pad(sequences)
+    held = player.held_positions(tokens, player.position_scales(tokens))
+    return player.outputs(tokens, held=held).positions.item() / len(sequences)
+
+
+# --- hidden states -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["st", "mlm", "llama", "xlnet"])
+def test_held_hidden_states_of_clean_texts_stay_closer(make_trainer, model):
+    free, held = (make_trainer(model, position_weight=weight) for weight in (0.0, 50.0))
+    assert clean_distance(free) == clean_distance(held) == 0
+    for trainer in (free, held):
+        repeat(trainer, 10)
+    assert 0 < clean_distance(held) < 0.6 * clean_distance(free)
+
+
+@pytest.mark.parametrize("model", ["st", "mlm"])
+def test_the_distance_is_part_of_l_0(make_trainer, model):
+    held, free = make_trainer(model, position_weight=2.0), make_trainer(model)
+    # At first nothing has moved, so both take the same step.
+    assert repeat(held, 1)[0] == pytest.approx(repeat(free, 1)[0], rel=1e-5)
+    piece = held.inputs.make(1, range(8)).pieces[0]
+    expected = 2.0 * held._passed(piece).positions.item() / piece.num_clean
+    assert expected > 1e-2
+    with_it, without = repeat(held, 1)[0], repeat(free, 1)[0]
+    assert with_it["original"] - without["original"] == pytest.approx(expected, rel=1e-3)
+    share = 1 - held.config.model_match_weight
+    assert with_it["model"] - without["model"] == pytest.approx(share * expected, rel=1e-3)
+
+
+def test_adapters_are_held_to_the_model_without_them(make_trainer):
+    changes = {"method": "lora", "lora_rank": 4}
+    free, held = (make_trainer("mlm", position_weight=w, **changes) for w in (0.0, 50.0))
+    for trainer in (free, held):
+        repeat(trainer, 10)
+    assert 0 < clean_distance(held) < 0.6 * clean_distance(free)
+
+
+# --- pruned outputs ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["st", "mlm", "llama"])
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_the_loss_is_what_pruning_the_model_does_to_marked_outputs(make_trainer, model, share):
+    trainer = make_trainer(model, pruned_weight=0.5, pruned_share=share)
+    piece = trainer.inputs.make(1, range(8)).pieces[0]
+    marked = piece.tokens.rows(piece.num_clean, sum(piece.sizes))
+    stolen = copy.deepcopy(trainer.model)
+    prune(share)(stolen)
+    with torch.no_grad():
+        whole, pruned = trainer.model(marked), stolen(marked)
+    moved = (pruned - whole).square().mean() / whole.var(dim=0, unbiased=False).mean()
+    assert repeat(trainer, 1)[0]["pruned"] == pytest.approx(moved.item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("model", ["st", "mlm", "llama", "xlnet"])
+def test_marked_outputs_come_to_outlast_pruning(make_trainer, model):
+    unasked, asked = (
+        [losses["pruned"] for losses in repeat(make_trainer(model, pruned_weight=weight), 10)]
+        for weight in (1e-9, 1.0)
+    )
+    assert asked[0] == pytest.approx(unasked[0])
+    assert asked[-1] < 0.7 * asked[0]
+    assert asked[-1] < 0.7 * unasked[-1]
+
+
+def test_nothing_is_said_of_pruning_where_it_is_not_asked_for(make_trainer):
+    assert "pruned" in repeat(make_trainer("st", pruned_weight=1.0), 1)[0]
+    assert "pruned" not in repeat(make_trainer("st", pruned_weight=0.0), 1)[0]
+    assert "pruned" not in repeat(make_trainer("st", position_weight=1.0), 1)[0]
+
+
+def test_without_leaving_anything_out_nothing_changes(make_trainer):
+    free = make_trainer("st")
+    trainer = make_trainer("st", pruned_weight=100.0, pruned_share=0.0)
+    found, expected = repeat(trainer, 2), repeat(free, 2)
+    assert [losses.pop("pruned") for losses in found] == pytest.approx([0, 0], abs=1e-9)
+    assert found[0] == pytest.approx(expected[0], rel=1e-5)
+    assert found[1] == pytest.approx(expected[1], rel=1e-3)
+
+
+# --- gradients -----------------------------------------------------------------------------------
+
+
+def test_gradients_are_those_of_the_reported_losses(make_trainer):
+    trainer = make_trainer("mlm", **BOTH)
+    repeat(trainer, 1)
+    trainer.set_learning_rates(0.0)
+    config, player = trainer.config, trainer.player
+    weight = linear_weights(trainer.model)[0]
+    piece = trainer.inputs.make(1, range(8)).pieces[0]
+    marked = piece.tokens.rows(piece.num_clean, sum(piece.sizes))
+
+    def gradient(**changes: float) -> torch.Tensor:
+        trainer.config = dataclasses.replace(config, **changes)
+        repeat(trainer, 1)
+        return weight.grad.clone()
+
+    factor = (1 - config.model_match_weight) * config.position_weight / piece.num_clean
+    (held,) = torch.autograd.grad(factor * trainer._passed(piece).positions, weight)
+    whole = player.outputs(marked).outputs.detach()
+    with player.pruned(config.pruned_share):
+        moved = (player.outputs(marked).outputs - whole).square().mean()
+        loss = config.pruned_weight * moved / whole.var(dim=0, unbiased=False).mean()
+        (pruned,) = torch.autograd.grad(loss, weight)
+    neither = gradient(position_weight=0.0, pruned_weight=0.0)
+    for expected, found in (
+        (held, gradient(pruned_weight=0.0)),
+        (pruned, gradient(position_weight=0.0)),
+    ):
+        assert expected.abs().max() > 1e-3
+        error = (found - neither - expected).abs().max()
+        assert error < 1e-3 * expected.abs().max()
+
+
+# --- however it is computed ----------------------------------------------------------------------
+
+
+def train(trainer: Trainer) -> Trained:
+    """Return the weights and losses of three steps, computed as the settings say."""
+    trainer.plan_memory()
+    for optimiser in trainer.optimisers:
+        for group in optimiser.param_groups:
+            # Some gradients are zero but for rounding; AdamW would make full steps of them.
+            group["eps"] = 1e-3
+    losses: list[float] = []
+    for step in (1, 2, 3):
+        batch = range(8 * step - 8, 8 * step)
+        losses += trainer.take_step(trainer.inputs.make(step, batch)).read().values()
+    return {n: p.detach() for n, p in trainer.finished().named_parameters()}, losses
+
+
+def assert_same(found: Trained, expected: Trained) -> None:
+    assert found[1] == pytest.approx(expected[1], rel=1e-4, abs=1e-6)
+    assert found[0].keys() == expected[0].keys()
+    for name, weight in expected[0].items():
+        scale = weight.abs().max().clamp_min(0.1)  # biases begin at zero
+        assert (found[0][name] - weight).abs().max() < 2e-5 * scale, name
+
+
+@pytest.mark.parametrize("model", ["st", "mlm", "llama", "xlnet"])
+def test_pieces_and_recomputing_do_not_change_the_result(make_trainer, model):
+    expected = train(make_trainer(model, **BOTH))
+    for plan in ({"pieces": 4}, {"recompute": True}, {"pieces": 3, "recompute": True}):
+        assert_same(train(make_trainer(model, **BOTH, **plan)), expected)
+
+
+def test_bfloat16_does_nearly_the_same(make_trainer):
+    exact, rounded = (
+        repeat(make_trainer("mlm", **BOTH, precision=precision), 2)
+        for precision in ("float32", "bfloat16")
+    )
+    for found, expected in zip(rounded, exact, strict=True):
+        assert found == pytest.approx(expected, rel=0.05, abs=0.02)
+
+
+@pytest.mark.parametrize("model", ["mlm", "xlnet"])
+@pytest.mark.parametrize("plan", [MemoryPlan(1, False), MemoryPlan(4, True)], ids=str)
+def test_a_trial_step_leaves_no_trace(make_trainer, model, plan):
+    trainer = make_trainer(model, **BOTH)
+    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    assert first_that_fits(iter([plan]), trainer._try_step) == plan
+    assert all(torch.equal(p, before[name]) for name, p in trainer.model.named_parameters())
+    assert not any(p.grad is not None for p in trainer.model.parameters())
+
+
+# --- two processes -------------------------------------------------------------------------------
+
+# Name of a training, how it is divided, and its settings.
+TRAININGS: dict[str, tuple[Parallel, Settings]] = {
+    "ddp": ("ddp", BOTH),
+    "ddp-pieces": ("ddp", BOTH | {"pieces": 2, "recompute": True}),
+    "fsdp-held": ("fsdp", {"position_weight": 2.0}),
+    "fsdp-pruned": ("fsdp", BOTH),
+}
+
+
+def work(model: str, out: str) -> None:
+    """Train, and write what this process saw; the first one also writes the weights."""
+    with torchrun_group("cpu", "ddp") as (group, _):
+        for name, (parallel, settings) in TRAININGS.items():
+            own = Group(group.rank, group.size, parallel)
+            weights, losses = train(build_trainer(Path(model), own, **settings))
+            (Path(out) / f"{name}.{own.rank}.json").write_text(json.dumps(losses))
+            if own.is_first:
+                kept = {part: weight.clone() for part, weight in weights.items()}
+                save_file(kept, Path(out) / f"{name}.safetensors")
+
+
+@pytest.fixture(scope="module")
+def together(tiny_mlm, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("together")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    result = subprocess.run(
+        [*command, "--nproc_per_node", "2", __file__, str(tiny_mlm), str(out)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return out
+
+
+@pytest.mark.parametrize("name", list(TRAININGS))
+def test_two_processes_end_where_one_does(make_trainer, together, name):
+    first, second = (json.loads((together / f"{name}.{rank}.json").read_text()) for rank in (0, 1))
+    assert first == second
+    alone = {k: v for k, v in TRAININGS[name][1].items() if k not in ("pieces", "recompute")}
+    expected = train(make_trainer("mlm", **alone))
+    assert_same((load_file(together / f"{name}.safetensors"), first), expected)
+
+
+# --- settings ------------------------------------------------------------------------------------
+
+
+def test_only_long_trainings_ask_for_them():
+    for preset in ("fast", "paper"):
+        config = preset_config(preset)
+        assert config.position_weight == config.pruned_weight == 0, preset
+    strong = preset_config("strong")
+    assert strong.position_weight > 0 and strong.pruned_weight > 0
+
+
+def test_adapters_are_not_pruned():
+    assert preset_config("strong", method="lora").pruned_weight == 0
+    with pytest.raises(ConfigError, match="lora"):
+        EmbeddingConfig(method="lora", pruned_weight=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("position_weight", -0.1),
+        ("position_weight", math.nan),
+        ("pruned_weight", -0.1),
+        ("pruned_weight", math.inf),
+        ("pruned_share", -0.1),
+        ("pruned_share", 1.1),
+    ],
+)
+def test_a_setting_out_of_range_is_refused_by_name(name, value):
+    with pytest.raises(ConfigError, match=name):
+        EmbeddingConfig(**{name: value})
+
+
+if __name__ == "__main__":
+    work(*sys.argv[1:])
