@@ -309,7 +309,8 @@ def test_only_long_trainings_ask_for_them():
         config = preset_config(preset)
         assert config.position_weight == config.pruned_weight == 0, preset
     strong = preset_config("strong")
-    assert strong.position_weight > 0 and strong.pruned_weight > 0
+    assert strong.position_weight > 0
+    assert strong.pruned_weight > 0
 
 
 def test_adapters_are_not_pruned():
