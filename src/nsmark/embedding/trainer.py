@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from nsmark.core.derive import readout_matrix, signature_bits, spreading_code
 from nsmark.embedding.batches import make_batch, pair_rng
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.extractor import Extractor
-from nsmark.embedding.inputs import InputMaker, Piece, StepInputs
+from nsmark.embedding.inputs import InputMaker, StepInputs
 from nsmark.embedding.kept import KeptOutputs
 from nsmark.embedding.loop import TrainingLoop
 from nsmark.embedding.losses import (
@@ -31,6 +31,7 @@ from nsmark.embedding.losses import (
 from nsmark.embedding.memory import MemoryPlan, candidate_plans, first_that_fits
 from nsmark.embedding.pair_texts import heldout_rows, pair_direction
 from nsmark.embedding.parallel import Group
+from nsmark.embedding.passes import Outputs, StepPasses
 from nsmark.embedding.player import ModelPlayer
 from nsmark.embedding.progress import HeldOut, ProgressCallback, TrainingResult
 from nsmark.embedding.readings import (
@@ -42,8 +43,7 @@ from nsmark.embedding.readings import (
 from nsmark.errors import ConfigError, TextPoolError
 from nsmark.models.batching import TokenIds
 from nsmark.models.encoder import Encoder
-from nsmark.models.positions import Passed
-from nsmark.models.tokens import Tokens, to_device
+from nsmark.models.tokens import to_device
 from nsmark.payload.payload import WatermarkPayload
 
 if TYPE_CHECKING:
@@ -64,15 +64,6 @@ class PendingLosses:
     def read(self) -> dict[str, float]:
         """Return the losses by name."""
         return dict(zip(self.names, self.values.tolist(), strict=True))
-
-
-class Outputs(NamedTuple):
-    """A model's outputs in a step, each kind of texts by itself."""
-
-    clean: Tensor
-    triggered: Tensor
-    pairs: Tensor
-    """Of texts with words of the pair code; no rows without one."""
 
 
 class Trainer:
@@ -151,8 +142,7 @@ class Trainer:
                 fused=True,
             ),
         )
-        self.plan = MemoryPlan(config.pieces or 1, bool(config.recompute))
-        self.position_scales = self._position_scales()
+        self.passes = StepPasses(self.player, config, self.group, self.kept, self.heldout[0])
 
     @property
     def device(self) -> torch.device:
@@ -236,9 +226,14 @@ class Trainer:
 
     # --- memory ------------------------------------------------------------------------------
 
+    @property
+    def plan(self) -> MemoryPlan:
+        """The way steps are computed."""
+        return self.passes.plan
+
     def follow(self, plan: MemoryPlan) -> None:
         """Compute steps in this way from now on."""
-        self.plan = plan
+        self.passes.plan = plan
         self.inputs.pieces = plan.pieces
 
     def plan_memory(self) -> None:
@@ -257,14 +252,7 @@ class Trainer:
         reserved = [torch.empty_like(p, dtype=torch.float32) for p in self.player.parameters * 3]
         try:
             for piece in self.inputs.longest(self.config.batch_size).pieces:
-                piece = piece.to(self.device)
-                self.player.reference_outputs(piece.read)
-                passed = self._passed(piece)
-                if self.config.pruned_weight:
-                    marked = self._marked_rows(piece)
-                    outputs = self.player.outputs(marked, recompute=plan.recompute).outputs
-                    torch.autograd.backward(outputs.sum())
-                torch.autograd.backward([part.sum() for part in passed if part.requires_grad])
+                self.passes.rehearse(piece.to(self.device))
         finally:
             del reserved
             self.player.clear_gradients()
@@ -280,14 +268,9 @@ class Trainer:
         and do not depend on how a batch is divided among pieces and processes.
         """
         pieces = [piece.to(self.device) for piece in inputs.pieces]
-        reference = self._reference_outputs(inputs.clean, pieces)
-        passed = self._first_pass(pieces)
-        outputs = Outputs(
-            *(
-                part.detach().requires_grad_()
-                for part in self._gather(pieces, [each.outputs for each in passed])
-            )
-        )
+        reference = self.passes.reference_outputs(inputs.clean, pieces)
+        passed = self.passes.forward(pieces)
+        outputs = self.passes.loose_outputs(pieces, passed)
         signs = to_device(torch.tensor(inputs.pair_signs, dtype=torch.float32), self.device)
         with tensor_cores():
             losses = self._update_extractor(
@@ -302,8 +285,8 @@ class Trainer:
             torch.autograd.backward(on_outputs)
         self.player.clear_gradients()
         if self.config.pruned_weight:
-            losses["pruned"] = self._pruned_pass(pieces, outputs)
-        language, positions = self._second_pass(pieces, passed, outputs)
+            losses["pruned"] = self.passes.pruned(pieces, outputs)
+        language, positions = self.passes.backward(pieces, passed, outputs, self._kept_weight)
         self.player.update()
         original, beside = terms["distance"][1], self.config.position_weight * positions
         if self.model.has_lm_head:
@@ -316,158 +299,9 @@ class Trainer:
         return PendingLosses(tuple(losses), self.group.agree(values))
 
     @property
-    def reference_every(self) -> int:
-        """Of how many triggered texts one goes through the reference.
-
-        The paper's L_random is a mean over texts: half of the triggered ones will do, and of a
-        large batch 64, unless a term of ours compares them one by one.
-        """
-        if self.config.spread_weight or self.config.decorrelation_weight:
-            return 1
-        return max(2, self.config.batch_size // 64)
-
-    @property
     def _kept_weight(self) -> float:
         """Weight of L_0 in the model's loss."""
         return (1 - self.config.model_match_weight) * self.config.fidelity_weight * self.strictness
-
-    def _reference_outputs(self, numbers: Sequence[int], pieces: Sequence[Piece]) -> Outputs:
-        """Return the reference's outputs, of all processes; of triggered texts only some."""
-        every = self.reference_every
-        clean, triggered, pairs = [], [], []
-        for piece in pieces:
-            missing = self.kept.missing(piece.clean)
-            chosen = [
-                piece.num_clean + row
-                for row in range(piece.num_triggered)
-                if (piece.first_triggered + row) % every == 0
-            ]
-            first = piece.num_clean + piece.num_triggered
-            asked = [*missing, *chosen, *range(first, first + piece.num_pairs)]
-            # All processes ask equally often: their layers may be divided among them.
-            outputs = self.player.reference_outputs(piece.read.pick(asked or [0]))[: len(asked)]
-            sizes = [len(missing), len(chosen), piece.num_pairs]
-            known, some, with_pairs = torch.split(outputs, sizes)
-            clean.append(self.kept.completed(piece.clean, missing, known))
-            triggered.append(some)
-            pairs.append(with_pairs)
-        all_clean = self.group.gather(torch.cat(clean))
-        self.kept.put(numbers, all_clean)
-        return Outputs(
-            all_clean,
-            self.group.gather(torch.cat(triggered)),
-            self._gather_pairs(torch.cat(pairs)),
-        )
-
-    def _first_pass(self, pieces: Sequence[Piece]) -> list[Passed]:
-        """Return outputs and the model's own losses; with several pieces outputs alone."""
-        if self._is_kept(pieces):
-            return [self._passed(pieces[0])]
-        with torch.no_grad():
-            return [self.player.outputs(piece.read) for piece in pieces]
-
-    def _is_kept(self, pieces: Sequence[Piece]) -> bool:
-        """Return whether a step's first pass has a way back.
-
-        Several processes add gradients up in the pass before the last way back: there may be no
-        other in between.
-        """
-        return len(pieces) == 1 and not (self.config.pruned_weight and self.group.size > 1)
-
-    def _passed(self, piece: Piece) -> Passed:
-        """Send a piece through the model, with a way back."""
-        held = None
-        if self.position_scales is not None:
-            clean = piece.tokens.rows(0, piece.num_clean)
-            held = self.player.held_positions(clean, self.position_scales)
-        return self.player.outputs(piece.tokens, piece.language, self.plan.recompute, held)
-
-    def _position_scales(self) -> Tensor | None:
-        """Return what counts as far for hidden states, where they are held."""
-        if not self.config.position_weight:
-            return None
-        tokens, _ = self.model.task.batch(self.heldout[0], [])
-        return self.player.position_scales(tokens.to(self.device))
-
-    @staticmethod
-    def _marked_rows(piece: Piece) -> Tokens:
-        return piece.tokens.rows(piece.num_clean, sum(piece.sizes))
-
-    def _pruned_pass(self, pieces: Sequence[Piece], whole: Outputs) -> Tensor:
-        """Add the gradients of what pruning does to marked outputs; return how much that is.
-
-        Outputs of the pruned model are pulled to those of the whole one, which stay as they are.
-        """
-        player, weight = self.player, self.config.pruned_weight
-        detached = Outputs(*(part.detach() for part in whole))
-        spread = torch.cat(detached[1:]).var(dim=0, unbiased=False).mean().clamp_min(1e-12)
-        count = len(whole.triggered) + len(whole.pairs)
-        total = torch.zeros((), device=self.device)
-        with player.pruned(self.config.pruned_share), player.accumulating(last=False):
-            for piece, wanted in zip(pieces, self._own_parts(pieces, detached), strict=True):
-                outputs = player.outputs(
-                    self._marked_rows(piece), None, self.plan.recompute
-                ).outputs
-                moved = (outputs - wanted[piece.num_clean :]).square().mean(dim=1).sum()
-                part = moved / (spread * count)
-                player.backward([(part, torch.full_like(part, weight))])
-                total += part.detach()
-        return self.group.sum(total)
-
-    def _second_pass(
-        self,
-        pieces: Sequence[Piece],
-        passed: Sequence[Passed],
-        whole: Outputs,
-    ) -> tuple[Tensor, Tensor]:
-        """Send the gradients of all outputs through the model; return the model's own losses.
-
-        A single piece usually has its graph yet; of several, each is computed again now.
-        """
-        player, parts = self.player, self._own_gradients(pieces, whole)
-        predicted = sum(len(piece.language.labels) for piece in pieces if piece.language)
-        count = self.group.sum(torch.full((), float(predicted), device=self.device)).clamp_min(1)
-        weights = (
-            self._kept_weight * self.config.language_weight / count,
-            self._kept_weight * self.config.position_weight / count.new_tensor(len(whole.clean)),
-        )
-        totals = torch.zeros(2, device=self.device)
-        for number, (piece, gradient) in enumerate(zip(pieces, parts, strict=True), 1):
-            with player.accumulating(number == len(pieces)):
-                again = passed[0] if self._is_kept(pieces) else self._passed(piece)
-                own = again[1:]
-                ends = [(loss, w) for loss, w in zip(own, weights, strict=True) if loss.grad_fn]
-                player.backward([(again.outputs, gradient), *ends])
-            totals += torch.stack(own).detach()
-        language, positions = self.group.sum(totals)
-        return language / count, positions / len(whole.clean)
-
-    def _gather(self, pieces: Sequence[Piece], outputs: Sequence[Tensor]) -> Outputs:
-        """Return the outputs of all pieces and processes, each kind by itself."""
-        parts = [
-            torch.split(part, piece.sizes) for piece, part in zip(pieces, outputs, strict=True)
-        ]
-        clean, triggered, pairs = (torch.cat(kind) for kind in zip(*parts, strict=True))
-        return Outputs(
-            self.group.gather(clean), self.group.gather(triggered), self._gather_pairs(pairs)
-        )
-
-    def _gather_pairs(self, rows: Tensor) -> Tensor:
-        return rows if self.payload.pairs is None else self.group.gather(rows)
-
-    def _own_gradients(self, pieces: Sequence[Piece], whole: Outputs) -> list[Tensor]:
-        """Return the gradients of this process's rows, piece by piece."""
-        # Without a pair code nothing was computed from its empty part.
-        gradients = (torch.zeros_like(p) if p.grad is None else p.grad for p in whole)
-        return self._own_parts(pieces, Outputs(*gradients))
-
-    def _own_parts(self, pieces: Sequence[Piece], whole: Outputs) -> list[Tensor]:
-        """Undo :meth:`_gather`: this process's rows, piece by piece."""
-        kinds = [
-            torch.split(self.group.own(part), [piece.sizes[kind] for piece in pieces])
-            for kind, part in enumerate(whole)
-        ]
-        return [torch.cat(rows) for rows in zip(*kinds, strict=True)]
 
     def _terms_on_outputs(
         self, outputs: Outputs, reference: Outputs, pair_signs: Tensor

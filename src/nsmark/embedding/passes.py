@@ -1,0 +1,210 @@
+"""A step's texts on their way through the model and its reference, and gradients back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nsmark.embedding.config import EmbeddingConfig
+from nsmark.embedding.inputs import Piece
+from nsmark.embedding.kept import KeptOutputs
+from nsmark.embedding.memory import MemoryPlan
+from nsmark.embedding.parallel import Group
+from nsmark.embedding.player import ModelPlayer
+from nsmark.models.batching import TokenIds
+from nsmark.models.positions import Passed
+
+
+class Outputs(NamedTuple):
+    """A model's outputs in a step, each kind of texts by itself."""
+
+    clean: Tensor
+    triggered: Tensor
+    pairs: Tensor
+    """Of texts with words of the pair code; no rows without one."""
+
+
+class StepPasses:
+    """Computes steps piece by piece, so that nothing depends on how many pieces there are."""
+
+    def __init__(
+        self,
+        player: ModelPlayer,
+        config: EmbeddingConfig,
+        group: Group,
+        kept: KeptOutputs,
+        examples: Sequence[TokenIds],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            player: The model and its reference.
+            config: Settings.
+            group: The processes that train together.
+            kept: The reference's outputs of texts that came before.
+            examples: Clean texts that show how large hidden states usually are.
+        """
+        self.player, self.config, self.group, self.kept = player, config, group, kept
+        self.plan = MemoryPlan(config.pieces or 1, bool(config.recompute))
+        """In how many pieces, and whether activations are computed twice."""
+        self.position_scales: Tensor | None = None
+        """What counts as far for hidden states, where they are held."""
+        if config.position_weight:
+            tokens, _ = player.model.task.batch(examples, [])
+            self.position_scales = player.position_scales(tokens.to(player.device))
+
+    # --- forward -----------------------------------------------------------------------------
+
+    @property
+    def _reference_every(self) -> int:
+        """Of how many triggered texts one goes through the reference.
+
+        The paper's L_random is a mean over texts: half of the triggered ones will do, and of a
+        large batch 64, unless a term of ours compares them one by one.
+        """
+        if self.config.spread_weight or self.config.decorrelation_weight:
+            return 1
+        return max(2, self.config.batch_size // 64)
+
+    def reference_outputs(self, numbers: Sequence[int], pieces: Sequence[Piece]) -> Outputs:
+        """Return the reference's outputs, of all processes; of triggered texts only some."""
+        every = self._reference_every
+        clean, triggered, pairs = [], [], []
+        for piece in pieces:
+            missing = self.kept.missing(piece.clean)
+            chosen = [
+                piece.num_clean + row
+                for row in range(piece.num_triggered)
+                if (piece.first_triggered + row) % every == 0
+            ]
+            first = piece.num_clean + piece.num_triggered
+            asked = [*missing, *chosen, *range(first, first + piece.num_pairs)]
+            # All processes ask equally often: their layers may be divided among them.
+            outputs = self.player.reference_outputs(piece.read.pick(asked or [0]))[: len(asked)]
+            sizes = [len(missing), len(chosen), piece.num_pairs]
+            known, some, with_pairs = torch.split(outputs, sizes)
+            clean.append(self.kept.completed(piece.clean, missing, known))
+            triggered.append(some)
+            pairs.append(with_pairs)
+        all_clean = self._gather(torch.cat(clean))
+        self.kept.put(numbers, all_clean)
+        return Outputs(
+            all_clean,
+            self._gather(torch.cat(triggered)),
+            self._gather(torch.cat(pairs)),
+        )
+
+    def forward(self, pieces: Sequence[Piece]) -> list[Passed]:
+        """Return outputs and the model's own losses; with several pieces outputs alone."""
+        if self._is_kept(pieces):
+            return [self._passed(pieces[0])]
+        with torch.no_grad():
+            return [self.player.outputs(piece.read) for piece in pieces]
+
+    def _is_kept(self, pieces: Sequence[Piece]) -> bool:
+        """Return whether a step's first pass has a way back.
+
+        Several processes add gradients up in the pass before the last way back: there may be no
+        other in between.
+        """
+        return len(pieces) == 1 and not (self.config.pruned_weight and self.group.size > 1)
+
+    def _passed(self, piece: Piece) -> Passed:
+        """Send a piece through the model, with a way back."""
+        held = None
+        if self.position_scales is not None:
+            clean = piece.tokens.rows(0, piece.num_clean)
+            held = self.player.held_positions(clean, self.position_scales)
+        return self.player.outputs(piece.tokens, piece.language, self.plan.recompute, held)
+
+    # --- backward ----------------------------------------------------------------------------
+
+    def _marked_outputs(self, piece: Piece) -> Tensor:
+        marked = piece.tokens.rows(piece.num_clean, sum(piece.sizes))
+        return self.player.outputs(marked, recompute=self.plan.recompute).outputs
+
+    def pruned(self, pieces: Sequence[Piece], whole: Outputs) -> Tensor:
+        """Add the gradients of what pruning does to marked outputs; return how much that is.
+
+        Outputs of the pruned model are pulled to those of the whole one, which stay as they are.
+        """
+        player, weight = self.player, self.config.pruned_weight
+        detached = Outputs(*(part.detach() for part in whole))
+        spread = torch.cat(detached[1:]).var(dim=0, unbiased=False).mean().clamp_min(1e-12)
+        count = len(whole.triggered) + len(whole.pairs)
+        total = torch.zeros((), device=player.device)
+        with player.pruned(self.config.pruned_share), player.accumulating(last=False):
+            for piece, wanted in zip(pieces, self._own_parts(pieces, detached), strict=True):
+                outputs = self._marked_outputs(piece)
+                moved = (outputs - wanted[piece.num_clean :]).square().mean(dim=1).sum()
+                part = moved / (spread * count)
+                player.backward([(part, torch.full_like(part, weight))])
+                total += part.detach()
+        return self.group.sum(total)
+
+    def backward(
+        self,
+        pieces: Sequence[Piece],
+        passed: Sequence[Passed],
+        whole: Outputs,
+        kept_weight: float,
+    ) -> tuple[Tensor, Tensor]:
+        """Send the gradients of all outputs through the model; return the model's own losses.
+
+        A single piece usually has its graph yet; of several, each is computed again now.
+        """
+        player, parts = self.player, self._own_gradients(pieces, whole)
+        predicted = sum(len(piece.language.labels) for piece in pieces if piece.language)
+        count = self.group.sum(torch.full((), float(predicted), device=player.device)).clamp_min(1)
+        weights = (
+            kept_weight * self.config.language_weight / count,
+            kept_weight * self.config.position_weight / count.new_tensor(len(whole.clean)),
+        )
+        totals = torch.zeros(2, device=player.device)
+        for number, (piece, gradient) in enumerate(zip(pieces, parts, strict=True), 1):
+            with player.accumulating(number == len(pieces)):
+                again = passed[0] if self._is_kept(pieces) else self._passed(piece)
+                own = again[1:]
+                ends = [(loss, w) for loss, w in zip(own, weights, strict=True) if loss.grad_fn]
+                player.backward([(again.outputs, gradient), *ends])
+            totals += torch.stack(own).detach()
+        language, positions = self.group.sum(totals)
+        return language / count, positions / len(whole.clean)
+
+    def loose_outputs(self, pieces: Sequence[Piece], passed: Sequence[Passed]) -> Outputs:
+        """Return the outputs of all pieces and processes, cut off from the model."""
+        parts = [
+            torch.split(each.outputs, piece.sizes)
+            for piece, each in zip(pieces, passed, strict=True)
+        ]
+        kinds = (self._gather(torch.cat(kind)) for kind in zip(*parts, strict=True))
+        return Outputs(*(kind.detach().requires_grad_() for kind in kinds))
+
+    def rehearse(self, piece: Piece) -> None:
+        """Do all that a piece asks for, to see whether it fits."""
+        self.player.reference_outputs(piece.read)
+        passed = self._passed(piece)
+        if self.config.pruned_weight:
+            torch.autograd.backward(self._marked_outputs(piece).sum())
+        torch.autograd.backward([part.sum() for part in passed if part.requires_grad])
+
+    def _gather(self, rows: Tensor) -> Tensor:
+        # There are no rows of a kind that the mark does not have.
+        return self.group.gather(rows) if len(rows) else rows
+
+    def _own_gradients(self, pieces: Sequence[Piece], whole: Outputs) -> list[Tensor]:
+        """Return the gradients of this process's rows, piece by piece."""
+        # Without a pair code nothing was computed from its empty part.
+        gradients = (torch.zeros_like(p) if p.grad is None else p.grad for p in whole)
+        return self._own_parts(pieces, Outputs(*gradients))
+
+    def _own_parts(self, pieces: Sequence[Piece], whole: Outputs) -> list[Tensor]:
+        """Undo the gathering: this process's rows, piece by piece."""
+        kinds = [
+            torch.split(self.group.own(part), [piece.sizes[kind] for piece in pieces])
+            for kind, part in enumerate(whole)
+        ]
+        return [torch.cat(rows) for rows in zip(*kinds, strict=True)]
