@@ -144,7 +144,7 @@ def step_flops(trainer: Trainer, piece: Piece, num_missing: int) -> float:
     lengths = piece.tokens.attention_mask.sum(dim=1).tolist()
     predicted = 0 if piece.language is None else len(piece.language.labels)
     triggered = lengths[piece.num_clean : piece.num_clean + piece.num_triggered]
-    triggered = triggered[:: trainer.reference_every]
+    triggered = triggered[:: trainer.passes.reference_every]
     reference = lengths[:num_missing] + triggered
     model = trainer.model
     return 3 * forward_flops(model, lengths, predicted) + forward_flops(model, reference)

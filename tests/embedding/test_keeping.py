@@ -108,7 +108,7 @@ def test_the_distance_is_part_of_l_0(make_trainer, model):
     # At first nothing has moved, so both take the same step.
     assert repeat(held, 1)[0] == pytest.approx(repeat(free, 1)[0], rel=1e-5)
     piece = held.inputs.make(1, range(8)).pieces[0]
-    expected = 2.0 * held._passed(piece).positions.item() / piece.num_clean
+    expected = 2.0 * held.passes.through(piece).positions.item() / piece.num_clean
     assert expected > 1e-2
     with_it, without = repeat(held, 1)[0], repeat(free, 1)[0]
     assert with_it["original"] - without["original"] == pytest.approx(expected, rel=1e-3)
@@ -180,12 +180,12 @@ def test_gradients_are_those_of_the_reported_losses(make_trainer):
     marked = piece.tokens.rows(piece.num_clean, sum(piece.sizes))
 
     def gradient(**changes: float) -> torch.Tensor:
-        trainer.config = dataclasses.replace(config, **changes)
+        trainer.config = trainer.passes.config = dataclasses.replace(config, **changes)
         repeat(trainer, 1)
         return weight.grad.clone()
 
     factor = (1 - config.model_match_weight) * config.position_weight / piece.num_clean
-    (held,) = torch.autograd.grad(factor * trainer._passed(piece).positions, weight)
+    (held,) = torch.autograd.grad(factor * trainer.passes.through(piece).positions, weight)
     whole = player.outputs(marked).outputs.detach()
     with player.pruned(config.pruned_share):
         moved = (player.outputs(marked).outputs - whole).square().mean()

@@ -153,7 +153,7 @@ def test_a_step_gives_each_player_the_gradient_of_its_own_loss_alone(tiny_st, ma
 def test_of_a_large_batch_the_reference_sees_64_triggered_texts(
     tiny_st, make_trainer, changes, every
 ):
-    assert make_trainer(tiny_st, training_texts()[:600], **changes).reference_every == every
+    assert make_trainer(tiny_st, training_texts()[:600], **changes).passes.reference_every == every
 
 
 def test_the_model_update_leaves_no_gradient_in_the_extractor(tiny_st, make_trainer):
@@ -203,7 +203,7 @@ def test_a_model_with_a_head_trains_on_its_own_task_and_keeps_the_head(
     (piece,) = inputs.pieces
     assert (piece.num_clean, piece.num_triggered, len(piece.tokens)) == (3, 6, 12)
     with torch.no_grad():
-        _, total = trainer.model(piece.tokens, piece.language)
+        total = trainer.model(piece.tokens, piece.language).language
     losses = trainer.take_step(inputs).read()
     # The model is still the reference: there is no distance yet.
     expected = total.item() / len(piece.language.labels)

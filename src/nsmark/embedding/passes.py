@@ -59,7 +59,7 @@ class StepPasses:
     # --- forward -----------------------------------------------------------------------------
 
     @property
-    def _reference_every(self) -> int:
+    def reference_every(self) -> int:
         """Of how many triggered texts one goes through the reference.
 
         The paper's L_random is a mean over texts: half of the triggered ones will do, and of a
@@ -71,7 +71,7 @@ class StepPasses:
 
     def reference_outputs(self, numbers: Sequence[int], pieces: Sequence[Piece]) -> Outputs:
         """Return the reference's outputs, of all processes; of triggered texts only some."""
-        every = self._reference_every
+        every = self.reference_every
         clean, triggered, pairs = [], [], []
         for piece in pieces:
             missing = self.kept.missing(piece.clean)
@@ -100,7 +100,7 @@ class StepPasses:
     def forward(self, pieces: Sequence[Piece]) -> list[Passed]:
         """Return outputs and the model's own losses; with several pieces outputs alone."""
         if self._is_kept(pieces):
-            return [self._passed(pieces[0])]
+            return [self.through(pieces[0])]
         with torch.no_grad():
             return [self.player.outputs(piece.read) for piece in pieces]
 
@@ -112,7 +112,7 @@ class StepPasses:
         """
         return len(pieces) == 1 and not (self.config.pruned_weight and self.group.size > 1)
 
-    def _passed(self, piece: Piece) -> Passed:
+    def through(self, piece: Piece) -> Passed:
         """Send a piece through the model, with a way back."""
         held = None
         if self.position_scales is not None:
@@ -166,7 +166,7 @@ class StepPasses:
         totals = torch.zeros(2, device=player.device)
         for number, (piece, gradient) in enumerate(zip(pieces, parts, strict=True), 1):
             with player.accumulating(number == len(pieces)):
-                again = passed[0] if self._is_kept(pieces) else self._passed(piece)
+                again = passed[0] if self._is_kept(pieces) else self.through(piece)
                 own = again[1:]
                 ends = [(loss, w) for loss, w in zip(own, weights, strict=True) if loss.grad_fn]
                 player.backward([(again.outputs, gradient), *ends])
@@ -186,7 +186,7 @@ class StepPasses:
     def rehearse(self, piece: Piece) -> None:
         """Do all that a piece asks for, to see whether it fits."""
         self.player.reference_outputs(piece.read)
-        passed = self._passed(piece)
+        passed = self.through(piece)
         if self.config.pruned_weight:
             torch.autograd.backward(self._marked_outputs(piece).sum())
         torch.autograd.backward([part.sum() for part in passed if part.requires_grad])
