@@ -17,6 +17,7 @@ from nsmark.errors import FileAccessError, InputError
 from nsmark.files import (
     ensure_new_file,
     ensure_new_folder,
+    locked,
     new_file,
     new_folder,
     read_bounded,
@@ -375,3 +376,35 @@ def test_a_new_file_never_replaces_one_that_came_meanwhile(tmp_path: Path) -> No
 
     assert path.read_text() == "theirs"
     assert names(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("name", ["folder", "file"])
+def test_who_locks_the_same_waits(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "folder":
+        path.mkdir()
+    inside, order = threading.Event(), []
+
+    def second() -> None:
+        inside.wait()
+        with locked(path, "hint"):
+            order.append("second")
+
+    other = threading.Thread(target=second)
+    other.start()
+    with locked(path, "hint"):
+        inside.set()
+        other.join(timeout=0.2)
+        assert other.is_alive()
+        order.append("first")
+    other.join()
+    assert order == ["first", "second"]
+
+
+def test_what_cannot_be_locked_is_our_error(tmp_path: Path) -> None:
+    with (
+        pytest.raises(FileAccessError) as caught,
+        locked(tmp_path / "missing" / "lock", "make the folder"),
+    ):
+        pass
+    assert caught.value.hint == "make the folder"

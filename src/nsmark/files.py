@@ -7,12 +7,16 @@ import errno
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from nsmark.errors import FileAccessError, InputError, NsmarkError
+
+if sys.platform != "win32":
+    import fcntl
 
 
 def read_bounded(path: Path, max_bytes: int, what: str = "file") -> bytes:
@@ -151,6 +155,30 @@ def sync_folder(path: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+@contextlib.contextmanager
+def locked(path: Path, hint: str) -> Iterator[None]:
+    """Keep other threads and processes out that lock the same; closing the handle unlocks.
+
+    Args:
+        path: A folder, or a file, which is made if it is not there.
+        hint: What helps where it cannot be locked.
+
+    Raises:
+        FileAccessError: It cannot be opened or locked.
+    """
+    if sys.platform == "win32":
+        raise FileAccessError("a folder cannot be locked on Windows", "run this on Linux or macOS")
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    with write_errors(path, hint):
+        handle = os.open(path, flags, 0o600)
+    try:
+        with write_errors(path, hint):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager

@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import secrets
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,18 +27,14 @@ from nsmark.authority.stamping import LocalStamper, RemoteStamper, Stamper
 from nsmark.errors import (
     AuthorityError,
     ConfigError,
-    FileAccessError,
     InputError,
     NotFoundError,
 )
-from nsmark.files import read_bounded, sync_folder, write_atomic, write_errors
+from nsmark.files import locked, read_bounded, sync_folder, write_atomic, write_errors
 from nsmark.identity import Identity, parse_json_object
 from nsmark.transparency import MAX_NOTE_BYTES, SignedCheckpoint
 from nsmark.transparency.local_authority import LocalAuthority
 from nsmark.transparency.timestamp import load_root_certificates
-
-if sys.platform != "win32":
-    import fcntl
 
 _FORMAT = "nsmark/authority/1"
 _ABOUT_FILE = "authority.json"
@@ -69,17 +63,10 @@ def locked_folder(folder: Path) -> Iterator[None]:
     Raises:
         FileAccessError: It cannot be made or locked.
     """
-    if sys.platform == "win32":
-        raise FileAccessError("a folder cannot be locked on Windows", "run this on Linux or macOS")
     with write_errors(folder, _HINT):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        with write_errors(folder, _HINT):
-            fcntl.flock(handle, fcntl.LOCK_EX)
+    with locked(folder / _LOCK_FILE, _HINT):
         yield
-    finally:
-        os.close(handle)
 
 
 def is_open_to_others(folder: Path) -> bool:

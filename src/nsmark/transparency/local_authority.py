@@ -7,9 +7,7 @@ holds its key could set its clock: the names in its certificates say so.
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,12 +18,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from nsmark.errors import FileAccessError, InputError, TransparencyError
-from nsmark.files import new_folder, read_bounded, sync_folder, write_atomic, write_errors
+from nsmark.files import locked, new_folder, read_bounded, sync_folder, write_atomic
 from nsmark.transparency.timestamp_messages import import_extra
 from nsmark.transparency.token_signing import granted, make_certificates, refused, sign_token
-
-if sys.platform != "win32":
-    import fcntl
 
 LOCAL_POLICY = "2.25.151727916748436260861186416211756422699"
 """Made from a random UUID; it promises what this module says, no more."""
@@ -37,6 +32,7 @@ _SERIAL_FILE = "serial.txt"
 _MAX_FILE_BYTES = 16 << 10
 _MAX_SERIAL_BYTES = 64
 _MAX_REQUEST_BYTES = 4 << 10
+_LOCK_HINT = "see whether the authority's folder is still there, on a disk that can lock"
 _HASH_BYTES = {"sha256": 32, "sha384": 48, "sha512": 64}
 # The time is cut to whole seconds.
 _ACCURACY = {"seconds": 1}
@@ -155,7 +151,7 @@ class LocalAuthority:
     def _next_serial(self) -> int:
         """Return a number above all before; it is on the disk before any token carries it."""
         path = self.folder / _SERIAL_FILE
-        with _locked(self.folder):
+        with locked(self.folder, _LOCK_HINT):
             content = read_bounded(path, _MAX_SERIAL_BYTES, "serial number")
             # Also an empty file: starting again would give a number twice.
             if not content.strip().isdigit():
@@ -164,22 +160,6 @@ class LocalAuthority:
             write_atomic(path, b"%d\n" % serial, 0o600)
             sync_folder(self.folder)
         return serial
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other threads and processes out; closing the handle unlocks."""
-    if sys.platform == "win32":
-        raise FileAccessError("a folder cannot be locked on Windows", "run this on Linux or macOS")
-    hint = "see whether the authority's folder is still there, on a disk that can lock"
-    with write_errors(folder, hint):
-        handle = os.open(folder, os.O_RDONLY)
-    try:
-        with write_errors(folder, hint):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _read_request(request: bytes) -> Any:
