@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from conftest import TINY_PAYLOAD, TINY_TRAINING, make_identity
+from nsmark.alterations.weights import linear_weights
 from nsmark.cli.main import main
 from nsmark.corpus import pool_texts, training_texts
 from nsmark.embedding.memory import MemoryPlan
@@ -90,6 +91,18 @@ def test_bfloat16_and_float32_begin_with_the_same_losses(make_trainer):
         for trainer in (make_trainer(precision=p) for p in ("float32", "bfloat16"))
     ]
     assert found[0] == pytest.approx(found[1], rel=0.05, abs=0.02)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_what_is_pruned_is_found_here_as_on_the_cpu(make_trainer, precision):
+    player = make_trainer(precision=precision).player
+    before = [weight.detach().clone() for weight in linear_weights(player._working)]
+    with player.pruned(0.4):
+        inside = [weight.detach().clone() for weight in linear_weights(player._working)]
+    for whole, pruned in zip(before, inside, strict=True):
+        sizes = whole.abs().float().cpu().flatten()
+        limit = sizes.kthvalue(int(0.4 * len(sizes))).values
+        assert torch.equal(pruned.cpu() != 0, whole.abs().float().cpu() > limit)
 
 
 @pytest.mark.parametrize("method", ["full", "lora"])

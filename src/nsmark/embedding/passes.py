@@ -188,7 +188,8 @@ class StepPasses:
         self.player.reference_outputs(piece.read)
         passed = self.through(piece)
         if self.config.pruned_weight:
-            torch.autograd.backward(self._marked_outputs(piece).sum())
+            with self.player.pruned(self.config.pruned_share):
+                torch.autograd.backward(self._marked_outputs(piece).sum())
         torch.autograd.backward([part.sum() for part in passed if part.requires_grad])
 
     def _gather(self, rows: Tensor) -> Tensor:

@@ -275,11 +275,11 @@ class ModelPlayer:
 def _size_below_which(weight: Tensor, share: float) -> Tensor:
     """Return the size that a share of the entries do not exceed; less than any for none."""
     count = int(share * weight.numel())
-    sizes = weight.abs().flatten().float()
+    sizes = weight.abs().flatten()
     if not count:
         return sizes.new_full((), -1.0)
     # A GPU sorts with all its cores; the k-th value of one long vector it finds with one of them.
-    return sizes.sort().values[count - 1] if sizes.is_cuda else sizes.kthvalue(count).values
+    return sizes.sort().values[count - 1] if sizes.is_cuda else sizes.float().kthvalue(count).values
 
 
 def _precision(name: str, device: torch.device) -> torch.dtype:
