@@ -39,7 +39,7 @@ from evidence_table.tasks import Task, read_task
 from made_up_owners import CREATED, make_identity
 from nsmark.api import embed
 from nsmark.api.calibrating import CalibrationSettings, calibrate_key
-from nsmark.embedding.config import EmbeddingConfig, preset_config
+from nsmark.embedding.config import EmbeddingConfig, parse_marks, preset_config
 from nsmark.errors import EvidenceError
 from nsmark.identity import OwnershipClaim
 from nsmark.keyfile import WatermarkKey, read_key, write_key
@@ -71,7 +71,7 @@ class Prepared:
 def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
     """Mark the model, mark it and the original for another owner, and calibrate."""
     corpus = read_texts(arguments.data / "wikitext-2" / "train.txt.gz") if arguments.data else None
-    config = preset_config(arguments.preset)
+    config = preset_config(arguments.preset, arguments.marks)
     payload, num_texts = PayloadConfig(), None
     if arguments.tiny:
         config = replace(
@@ -329,6 +329,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", type=Path, required=True, help="folder of the unmarked model")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--preset", default="fast")
+    parser.add_argument("--marks", type=parse_marks, help="other witnesses than the preset's")
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--tasks", type=int, default=6)
     parser.add_argument("--steps", type=int, default=150)
@@ -345,9 +346,10 @@ def main(words: Sequence[str] | None = None) -> None:
         work.mkdir(parents=True, exist_ok=True)
         prepared = prepare(arguments, work)
         rows = judge_all(prepared, read_key(prepared.key_file), arguments)
+    marks = f" --marks {','.join(arguments.marks)}" if arguments.marks else ""
     document = {
         "command": "python benchmarks/evidence.py --model DIR --data DIR --preset "
-        f"{arguments.preset} --json OUT --markdown OUT",
+        f"{arguments.preset}{marks} --json OUT --markdown OUT",
         "environment": {"python": platform.python_version(), "machine": platform.machine()},
         "rate": arguments.rate,
         **prepared.report,

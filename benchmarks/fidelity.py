@@ -633,7 +633,8 @@ def page(report: dict[str, Any]) -> str:
     settings = report["settings"]
     return f"""# What a mark costs
 
-Made by `benchmarks/fidelity.py` (preset `{settings["preset"]}`, model {settings["model"]},
+Made by `benchmarks/fidelity.py` (preset `{settings["preset"]}`, marks
+{", ".join(settings["embedding"]["marks"])}, model {settings["model"]},
 {settings["device"]}, torch {settings["torch"]}, seeds {", ".join(map(str, settings["seeds"]))}):
 for every seed the model is marked with another signature; then the clean and the marked model are
 fine-tuned on each task with the same seed, batches and head, and tested on the same rows. The probe

@@ -21,7 +21,8 @@ No line was drawn from any of them.
 
 Hypothesis of the rule `calibrated`: the suspect is an innocent model of the controls' kind. It is
 rejected where a witness lies beyond a line drawn for the stated rate of false accusations, all
-witnesses together.
+witnesses together. A pair code, where the model has one, is not asked: it needs no controls, and
+has a [page of its own](../pair-code.md).
 """
 
 
@@ -58,8 +59,9 @@ def section(document: Document) -> list[str]:
     missed = [r for r in document["rows"] if r["theft"] and r["verdict"] != "owned"]
     guilty = [r for r in document["rows"] if not r["theft"] and r["verdict"] == "owned"]
     return [
-        f"## Preset `{document['preset']}`",
+        f"## Preset `{document['preset']}`, marks {', '.join(document['marks'])}",
         f"```console\n{document['command']}\n```",
+        *([document["note"]] if "note" in document else []),
         "\n".join(lines),
         "### Missed thefts" if missed else "No theft was missed.",
         *([table(missed)] if missed else []),

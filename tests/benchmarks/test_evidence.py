@@ -79,7 +79,13 @@ def test_the_page_names_who_was_missed_and_who_was_accused(script):
         "control_models_accused": 0,
         "false_accusation_bound": 0.14,
     }
-    document = {"preset": "fast", "command": "x", "rate": 1e-3, "calibration": calibration}
+    document = {
+        "preset": "fast",
+        "marks": ["paper"],
+        "command": "x",
+        "rate": 1e-3,
+        "calibration": calibration,
+    }
     page = script.markdown([document | summary | {"rows": rows}])
     assert "### Missed thefts" in page
     assert "marked, pruned 60%: as it is" in page

@@ -304,17 +304,18 @@ def test_two_processes_end_where_one_does(make_trainer, together, name):
 # --- settings ------------------------------------------------------------------------------------
 
 
-def test_only_long_trainings_ask_for_them():
-    for preset in ("fast", "paper"):
-        config = preset_config(preset)
-        assert config.position_weight == config.pruned_weight == 0, preset
+def test_only_a_pair_code_in_stages_asks_for_them():
+    without = [preset_config(name) for name in ("fast", "paper")]
+    for config in (*without, preset_config("strong", ("paper", "derived"))):
+        assert config.position_weight == config.pruned_weight == 0
     strong = preset_config("strong")
     assert strong.position_weight > 0
     assert strong.pruned_weight > 0
 
 
 def test_adapters_are_not_pruned():
-    assert preset_config("strong", method="lora").pruned_weight == 0
+    for method in ("lora", "full"):
+        assert preset_config("strong", method=method).pruned_weight == 0
     with pytest.raises(ConfigError, match="lora"):
         EmbeddingConfig(method="lora", pruned_weight=0.1)
 
