@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -14,9 +15,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from nsmark.corpus import pool_texts
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.identity import Identity, OwnershipClaim, SignedClaim
-from nsmark.payload import PayloadConfig
+from nsmark.payload import PairConfig, PayloadConfig, derive_payload, published_word_list
+from nsmark.payload.payload import WatermarkPayload
 
 TINY_NUM_TEXTS = 96
 TINY_PAYLOAD = PayloadConfig(num_bits=16, spread_factor=3)
@@ -29,6 +32,19 @@ TINY_TRAINING = EmbeddingConfig(
     hidden_sizes=(48, 32),
     num_heldout_texts=32,
 )
+
+
+@functools.cache
+def tiny_payload(with_pairs: bool) -> WatermarkPayload:
+    """What every process of a training derives by itself."""
+    return derive_payload(
+        b"signature",
+        config=TINY_PAYLOAD,
+        word_list=published_word_list(),
+        pool=pool_texts(),
+        num_texts=40,
+        pair_config=PairConfig(size=4, repeats=2) if with_pairs else None,
+    )
 
 
 def make_identity(seed: int) -> Identity:

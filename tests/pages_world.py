@@ -15,7 +15,6 @@ from nsmark.authority.service import Authority, open_authority
 from nsmark.authority.settings import AuthoritySettings
 from nsmark.authority.statements import (
     Defence,
-    Deposit,
     Dispute,
     Filing,
     OtherClaim,
@@ -129,17 +128,7 @@ class World:
 
     def deposit(self, seed: int, note: str) -> str:
         owner, content = self.owner(seed), f"recorded outputs: {note}".encode()
-        document = owner.sign(
-            Deposit(
-                authority=self.name,
-                public_key=owner.pem,
-                what="recorded",
-                content_sha256=hashlib.sha256(content).hexdigest(),
-                content_bytes=len(content),
-                note=note,
-            )
-        )
-        return self.authority.deposit(document).entry_id
+        return self.authority.deposit(owner.recorded(content, note=note)).entry_id
 
     def withdraw(self, seed: int, subject: str, reason: str) -> str:
         owner = self.owner(seed)

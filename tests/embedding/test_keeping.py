@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 import json
 import math
 import os
@@ -20,17 +19,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from conftest import TINY_PAYLOAD, TINY_TRAINING
+from conftest import TINY_TRAINING, tiny_payload
 from nsmark.alterations.weights import linear_weights, prune
-from nsmark.corpus import pool_texts, training_texts
+from nsmark.corpus import training_texts
 from nsmark.embedding.config import EmbeddingConfig, preset_config
 from nsmark.embedding.memory import MemoryPlan, first_that_fits
 from nsmark.embedding.parallel import Group, Parallel, torchrun_group
 from nsmark.embedding.trainer import Trainer
 from nsmark.errors import ConfigError
 from nsmark.models.loading import open_encoder
-from nsmark.payload import PairConfig, derive_payload, published_word_list
-from nsmark.payload.payload import WatermarkPayload
 from tiny_models import build_family
 
 TESTS = Path(__file__).parent.parent
@@ -40,23 +37,11 @@ BOTH: Settings = {"position_weight": 2.0, "pruned_weight": 0.5}
 Trained = tuple[dict[str, torch.Tensor], list[float]]
 
 
-@functools.cache
-def make_payload() -> WatermarkPayload:
-    return derive_payload(
-        b"signature",
-        config=TINY_PAYLOAD,
-        word_list=published_word_list(),
-        pool=pool_texts(),
-        num_texts=40,
-        pair_config=PairConfig(size=4, repeats=2),
-    )
-
-
 def build_trainer(folder: Path, group: Group | None = None, **changes: Any) -> Trainer:
     encoder = open_encoder(folder, device="cpu", purpose="train", max_length=48)
     settings = {"batch_size": 8, "marks": ("paper", "derived", "pairs"), **changes}
     config = dataclasses.replace(TINY_TRAINING, **settings)
-    return Trainer(encoder, make_payload(), CORPUS, config, group=group)
+    return Trainer(encoder, tiny_payload(with_pairs=True), CORPUS, config, group=group)
 
 
 @pytest.fixture(scope="module")

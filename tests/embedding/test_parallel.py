@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import subprocess
@@ -15,9 +14,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import TINY_PAYLOAD, TINY_TRAINING, make_identity
+from conftest import TINY_TRAINING, make_identity, tiny_payload
 from nsmark.cli.main import main as nsmark
-from nsmark.corpus import pool_texts, training_texts
+from nsmark.corpus import training_texts
 from nsmark.embedding.checkpoint import Checkpoints
 from nsmark.embedding.checkpoint_folder import CheckpointFolder
 from nsmark.embedding.fingerprint import run_fingerprint
@@ -26,8 +25,6 @@ from nsmark.embedding.progress import Progress
 from nsmark.embedding.trainer import Trainer
 from nsmark.errors import ConfigError, NsmarkError
 from nsmark.models.loading import open_encoder
-from nsmark.payload import PairConfig, derive_payload, published_word_list
-from nsmark.payload.payload import WatermarkPayload
 
 TESTS = Path(__file__).parent.parent
 CORPUS = training_texts()[:56]
@@ -65,24 +62,12 @@ TRAININGS: dict[str, tuple[str, Settings]] = {
 FINISHED = [name for name in TRAININGS if not name.endswith("stopped")]
 
 
-@functools.cache
-def make_payload(with_pairs: bool) -> WatermarkPayload:
-    return derive_payload(
-        b"signature",
-        config=TINY_PAYLOAD,
-        word_list=published_word_list(),
-        pool=pool_texts(),
-        num_texts=40,
-        pair_config=PairConfig(size=4, repeats=2) if with_pairs else None,
-    )
-
-
 def train(model: Path, out: Path, name: str, group: Group, settings: Settings) -> None:
     """Train, and write what this process saw; the first one also writes the model."""
     encoder = open_encoder(model, device="cpu", purpose="train", max_length=48)
     config = dataclasses.replace(SIX_STEPS, **settings)
     trainer = Trainer(
-        encoder, make_payload(with_pairs="pairs" in config.marks), CORPUS, config, group=group
+        encoder, tiny_payload(with_pairs="pairs" in config.marks), CORPUS, config, group=group
     )
     for optimiser in trainer.optimisers:
         for options in optimiser.param_groups:
@@ -256,14 +241,14 @@ def test_a_batch_must_be_divisible_among_the_processes(tiny_st, batch_size, size
     config = dataclasses.replace(TINY_TRAINING, batch_size=batch_size)
     encoder = open_encoder(tiny_st, device="cpu", purpose="train")
     with pytest.raises(ConfigError, match=f"batch_size.*multiple of {2 * size}"):
-        Trainer(encoder, make_payload(with_pairs=False), CORPUS, config, group=Group(0, size))
+        Trainer(encoder, tiny_payload(with_pairs=False), CORPUS, config, group=Group(0, size))
 
 
 def test_a_step_has_no_more_pieces_than_a_process_has_texts(tiny_st):
     config = dataclasses.replace(TINY_TRAINING, batch_size=8, pieces=8)
     encoder = open_encoder(tiny_st, device="cpu", purpose="train")
     with pytest.raises(ConfigError, match=r"pieces.*at most 4"):
-        Trainer(encoder, make_payload(with_pairs=False), CORPUS, config, group=Group(0, 2))
+        Trainer(encoder, tiny_payload(with_pairs=False), CORPUS, config, group=Group(0, 2))
 
 
 def test_shares_are_neighbours_and_equally_long():
