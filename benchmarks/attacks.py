@@ -6,7 +6,8 @@ KEY and the marked folder are those of ``nsmark embed`` and ``nsmark calibrate``
 ``benchmarks/evidence.py --work`` leaves: ``calibrated.nsmark`` and ``owner/model``). DIR after
 ``--data`` holds the tasks ``sst2``, ``sst5``, ``offenseval``, ``agnews``, ``lingspam`` with
 ``train.jsonl.gz``, and ``wikitext-2`` for the thief's texts. ``--work`` keeps the rows: an
-interrupted run goes on. The page: ``python benchmarks/attacks_table/page.py JSON > PAGE``.
+interrupted run goes on. ``--markdown`` writes the page, too (from a JSON file that is there:
+``python benchmarks/attacks_table/page.py JSON > PAGE``).
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
+
+from attacks_table.page import markdown
 from nsmark.alterations.changes import Linear
 from nsmark.api.opening import Opening
 from nsmark.attacks.labelled import read_labelled
@@ -112,6 +116,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--work", type=Path, help="keep rows here, and go on from there")
     parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--markdown", type=Path)
     arguments = parser.parse_args(words)
     started = time.perf_counter()
     key = read_key(arguments.key)
@@ -144,6 +149,8 @@ def main(words: Sequence[str] | None = None) -> None:
             "seconds": round(time.perf_counter() - started, 1),
         }
     arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if arguments.markdown is not None:
+        arguments.markdown.write_text(markdown(document), encoding="utf-8")
 
 
 def _names(expression: str, only: Sequence[str]) -> bool:

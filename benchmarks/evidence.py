@@ -337,14 +337,21 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--tiny", action="store_true", help="for a tiny model, to try it out")
     parser.add_argument("--work", type=Path, help="keep what takes long to make here")
+    parser.add_argument(
+        "--calibrate-only", action="store_true", help="mark and calibrate; needs --work"
+    )
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--markdown", type=Path)
     arguments = parser.parse_args(words)
+    if arguments.calibrate_only and arguments.work is None:
+        parser.error("--calibrate-only needs --work")
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="evidence-") as folder:
         work = arguments.work or Path(folder)
         work.mkdir(parents=True, exist_ok=True)
         prepared = prepare(arguments, work)
+        if arguments.calibrate_only:
+            return
         rows = judge_all(prepared, read_key(prepared.key_file), arguments)
     marks = f" --marks {','.join(arguments.marks)}" if arguments.marks else ""
     document = {

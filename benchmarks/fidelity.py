@@ -8,6 +8,10 @@ task: same head, same batches, same dropout, so that the pair differs in the sta
 alone. A ridge classifier on frozen outputs is the second view, without that training's noise.
 Uses the training engine directly and needs neither key nor identity, so that it runs on a bare
 machine with torch.
+
+``--marked DIR`` compares a model that was marked elsewhere, with every seed's fine-tunings.
+``--kept DIR`` keeps the clean model's accuracies, which no mark changes: ``--clean-only`` makes
+them beforehand, while the mark is still being trained in another process.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from nsmark.embedding.config import EmbeddingConfig, preset_config
 from nsmark.embedding.stages import Trained, train
 from nsmark.embedding.trainer import mean_cosine
 from nsmark.models.encoder import Encoder
+from nsmark.models.folder import model_digest
 from nsmark.models.loading import open_encoder
 from nsmark.payload import (
     PairConfig,
@@ -320,6 +325,22 @@ def embed_mark(
     return marked, measured | measure_mark(marked, clean, payload, rate)
 
 
+def marked_model(
+    arguments: argparse.Namespace, clean: Encoder, tasks: list[Task], config: EmbeddingConfig
+) -> tuple[Encoder, dict[str, Any]]:
+    """Return the marked model that was given, or train one; and what is known of its mark."""
+    if arguments.marked is not None:
+        return open_encoder(arguments.marked, purpose="train", device=arguments.device), {}
+    corpus = [
+        " ".join(text.split()[:48])
+        for text in read_texts(arguments.corpus)
+        if len(text.split()) > 7
+    ]
+    # SST-2's training texts are the pool of verification texts, too.
+    pool = next(task.train.texts for task in tasks if task.name == POOL)
+    return embed_mark(clean, corpus, pool, config)
+
+
 def extraction_of(trained: Trained, signature: bytes) -> Callable[[np.ndarray], float]:
     """Return the extraction rate as a function of outputs."""
 
@@ -371,52 +392,63 @@ def pair_rates(marked: Encoder, clean: Encoder, payload: WatermarkPayload) -> di
 # --- one seed ------------------------------------------------------------------------------------
 
 
-def measure_seed(
-    clean: Encoder,
-    corpus: list[str],
-    tasks: list[Task],
-    frozen: dict[str, Frozen],
-    config: EmbeddingConfig,
-) -> dict[str, Any]:
-    """Embed one mark and compare the models on every task.
+@dataclass(frozen=True, slots=True)
+class CleanSide:
+    """The clean model: its outputs by task, and its accuracies after fine-tuning, where kept."""
+
+    model: Encoder
+    frozen: dict[str, Frozen]
+    folder: Path | None = None
+
+    @classmethod
+    def of(cls, model: Encoder, tasks: list[Task], folder: Path | None = None) -> CleanSide:
+        """Measure the model's outputs."""
+        return cls(model, {task.name: Frozen.of(model, task) for task in tasks}, folder)
+
+    def plan(self, task: Task, seed: int) -> Plan:
+        """Return what both models' fine-tunings have in common."""
+        return make_plan(task, self.model, self.frozen[task.name].train, seed)
+
+    def accuracy(self, plan: Plan) -> float:
+        """Return what was kept, or train and keep."""
+        if self.folder is None:
+            return fine_tuned_accuracy(self.model, plan)
+        path = self.folder / f"{plan.task.name}-{plan.seed}.json"
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            partial = path.with_suffix(".partial")
+            partial.write_text(json.dumps(fine_tuned_accuracy(self.model, plan)), encoding="utf-8")
+            partial.replace(path)
+        return float(json.loads(path.read_text(encoding="utf-8")))
+
+
+def measure_seed(clean: CleanSide, marked: Encoder, tasks: list[Task], seed: int) -> dict[str, Any]:
+    """Compare the models on every task.
 
     Args:
         clean: The model without a mark; stays as it is.
-        corpus: Training texts of the mark.
-        tasks: What is compared; SST-2's training texts are the pool of verification texts, too.
-        frozen: The clean model's outputs by task.
-        config: Settings of the embedding, with the seed.
+        marked: The model with one.
+        tasks: What is compared.
+        seed: Of the fine-tunings.
     """
-    started = time.perf_counter()
-    pool = next(task.train.texts for task in tasks if task.name == POOL)
-    marked, mark = embed_mark(clean, corpus, pool, config)
-    after_mark = time.perf_counter()
     ours = {task.name: Frozen.of(marked, task) for task in tasks}
-    tests = [np.concatenate([f[t.name].test for t in tasks]) for f in (ours, frozen)]
-    cells = {
-        task.name: measure_cell(
-            clean, marked, task, frozen[task.name], ours[task.name], config.seed
-        )
-        for task in tasks
-    }
+    tests = [np.concatenate([f[t.name].test for t in tasks]) for f in (ours, clean.frozen)]
     return {
-        "seed": config.seed,
-        "mark": mark,
         "cosine": mean_cosine(*tests),
         "similarity_correlation": similarity_correlation(*tests),
-        "tasks": cells,
-        "mark_s": round(after_mark - started, 1),
-        "tasks_s": round(time.perf_counter() - after_mark, 1),
+        "tasks": {
+            task.name: measure_cell(clean, marked, task, ours[task.name], seed) for task in tasks
+        },
     }
 
 
 def measure_cell(
-    clean: Encoder, marked: Encoder, task: Task, theirs: Frozen, ours: Frozen, seed: int
+    clean: CleanSide, marked: Encoder, task: Task, ours: Frozen, seed: int
 ) -> dict[str, Any]:
     """Compare the two models on one task."""
-    plan = make_plan(task, clean, theirs.train, seed)
+    plan, theirs = clean.plan(task, seed), clean.frozen[task.name]
     return {
-        "fine_tuned": paired(fine_tuned_accuracy(clean, plan), fine_tuned_accuracy(marked, plan)),
+        "fine_tuned": paired(clean.accuracy(plan), fine_tuned_accuracy(marked, plan)),
         "probe": paired(*(probe_accuracy(part.train, part.test, task) for part in (theirs, ours))),
         "cosine": mean_cosine(ours.test, theirs.test),
         "similarity_correlation": similarity_correlation(ours.test, theirs.test),
@@ -507,6 +539,7 @@ def task_table(report: dict[str, Any]) -> list[str]:
 def mark_table(rows: list[dict[str, Any]]) -> list[str]:
     """Return the marks, by seed."""
     named = {
+        "steps": "steps",
         "triggered": "5 copies",
         "one_copy": "1 copy",
         "untriggered": "untriggered",
@@ -517,14 +550,19 @@ def mark_table(rows: list[dict[str, Any]]) -> list[str]:
         "spread_reference": "reference's spread",
     }
     keys = [key for key in named if all(key in row["mark"] for row in rows)]
-    heads = ["seed", "steps", *(named[key] for key in keys), "cosine", "similarities"]
+    heads = ["seed", *(named[key] for key in keys), "cosine", "similarities"]
     lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) - 1)]
     for row in rows:
-        values = [str(row["seed"]), " + ".join(map(str, row["mark"]["steps"]))]
-        values += [f"{row['mark'][key]:.3f}" for key in keys]
+        values = [str(row["seed"])]
+        values += [_shown(row["mark"][key]) for key in keys]
         values += [f"{row[key]:.4f}" for key in ("cosine", "similarity_correlation")]
         lines.append("| " + " | ".join(values) + " |")
     return lines
+
+
+def _shown(value: float | list[int]) -> str:
+    """Return a number, or the steps of all stages."""
+    return " + ".join(map(str, value)) if isinstance(value, list) else f"{value:.3f}"
 
 
 def _with_error(result: dict[str, Any]) -> str:
@@ -551,6 +589,7 @@ def settings_of(
         "embedding": embedding,
         "seeds": arguments.seeds,
         "limit": arguments.limit,
+        "marked_sha256": None if arguments.marked is None else model_digest(arguments.marked),
         "device": name,
         "torch": torch.__version__,
         "fine_tuning": {
@@ -580,6 +619,11 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model")
     parser.add_argument("--corpus", help="texts that the mark is trained with")
+    parser.add_argument("--marked", type=Path, help="a model that has its mark already")
+    parser.add_argument("--kept", type=Path, help="keep the clean model's accuracies here")
+    parser.add_argument(
+        "--clean-only", action="store_true", help="make and keep those accuracies, and no more"
+    )
     parser.add_argument("--tasks", type=Path)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--markdown", type=Path, help="write the tables, too")
@@ -601,8 +645,11 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--limit", type=int, help="at most so many rows of every split")
     arguments = parser.parse_args(words)
-    if arguments.merge is None and not (arguments.model and arguments.corpus and arguments.tasks):
-        parser.error("--model, --corpus and --tasks are needed")
+    needed = [arguments.model, arguments.tasks, arguments.corpus or arguments.marked]
+    if arguments.merge is None and not arguments.clean_only and not all(needed):
+        parser.error("--model, --tasks, and --corpus or --marked are needed")
+    if arguments.clean_only and not (arguments.model and arguments.tasks and arguments.kept):
+        parser.error("--clean-only needs --model, --tasks and --kept")
     return arguments
 
 
@@ -631,15 +678,17 @@ def write_report(report: dict[str, Any], arguments: argparse.Namespace) -> None:
 def page(report: dict[str, Any]) -> str:
     """Return the page of results."""
     settings = report["settings"]
+    marks = "for every seed the model is marked with another signature; then"
+    if settings.get("marked_sha256") is not None:
+        marks = "for every seed"
     return f"""# What a mark costs
 
 Made by `benchmarks/fidelity.py` (preset `{settings["preset"]}`, marks
 {", ".join(settings["embedding"]["marks"])}, model {settings["model"]},
 {settings["device"]}, torch {settings["torch"]}, seeds {", ".join(map(str, settings["seeds"]))}):
-for every seed the model is marked with another signature; then the clean and the marked model are
-fine-tuned on each task with the same seed, batches and head, and tested on the same rows. The probe
-is a ridge regression on frozen outputs. Spread is the share of the triggered outputs' norm that
-varies between texts.
+{marks} the clean and the marked model are fine-tuned on each task with the same seed, batches and
+head, and tested on the same rows. The probe is a ridge regression on frozen outputs. Spread is the
+share of the triggered outputs' norm that varies between texts.
 
 {markdown(report)}
 """
@@ -666,17 +715,22 @@ def main(words: Sequence[str] | None = None) -> None:
         print(markdown(report))
         return
     config = embedding_config(arguments.preset, arguments.set)
-    corpus = [
-        " ".join(text.split()[:48])
-        for text in read_texts(arguments.corpus)
-        if len(text.split()) > 7
-    ]
     clean = open_encoder(arguments.model, purpose="train", device=arguments.device)
     tasks = [load_task(arguments.tasks, name, clean, arguments.limit) for name in SOURCES]
-    frozen = {task.name: Frozen.of(clean, task) for task in tasks}
+    side = CleanSide.of(clean, tasks, arguments.kept)
+    if arguments.clean_only:
+        for seed in arguments.seeds:
+            for task in tasks:
+                side.accuracy(side.plan(task, seed))
+        return
     report = {"settings": settings_of(arguments, tasks, clean, config), "seeds": []}
     for seed in arguments.seeds:
-        row = measure_seed(clean, corpus, tasks, frozen, replace(config, seed=seed))
+        started = time.perf_counter()
+        marked, mark = marked_model(arguments, clean, tasks, replace(config, seed=seed))
+        after_mark = time.perf_counter()
+        row = {"seed": seed, "mark": mark, **measure_seed(side, marked, tasks, seed)}
+        row["mark_s"] = round(after_mark - started, 1)
+        row["tasks_s"] = round(time.perf_counter() - after_mark, 1)
         print(json.dumps(row), flush=True)
         report["seeds"].append(row)
         report["summary"] = summarise(report["seeds"])

@@ -5,8 +5,10 @@
 Parts: ``mark`` (mark the model, measure what that changed), ``attacks``, ``validity`` (random keys
 on innocent models), ``kinds`` (models trained from scratch) and ``limits``. Each takes what the
 earlier ones left in the work folder, and writes its result into the JSON file when it is done; one
-that is there already is left alone unless named with ``--again``. ``validity``, ``kinds`` and
-``limits`` also keep what they had when they were cut off. The page is made from the JSON file.
+that is there already is left alone unless named with ``--again``. All but ``mark`` also keep what
+they had when they were cut off, piece by piece. Several processes on one work folder, each with
+pieces of its own (``--parts limits --only retraining``), keep a GPU busy; a last run puts all
+together. The page is made from the JSON file.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,16 +36,25 @@ PARTS = ("mark", "attacks", "validity", "kinds", "limits")
 Document = dict[str, Any]
 
 
-def makers() -> dict[str, Callable[[Any], Document]]:
-    """Return what measures each part."""
-    from pair_table.attacks import measure_attacks
-    from pair_table.kinds import measure_kinds
-    from pair_table.limits import measure_limits
+def measured(run: Any, part: str, only: str | None) -> Document | None:
+    """Measure a part; None where only some of its pieces were asked for."""
+    from pair_table.attacks import attack_pieces, gather_attacks
+    from pair_table.kinds import gather_kinds, kind_pieces
+    from pair_table.limits import gather_limits, limit_pieces
     from pair_table.marking import measure_mark
-    from pair_table.validity import measure_validity
+    from pair_table.pieces import measure_pieces
+    from pair_table.validity import gather_validity, validity_pieces
 
-    measures = (measure_mark, measure_attacks, measure_validity, measure_kinds, measure_limits)
-    return dict(zip(PARTS, measures, strict=True))
+    if part == "mark":
+        return measure_mark(run)
+    pieces, gather = {
+        "attacks": (attack_pieces, gather_attacks),
+        "validity": (validity_pieces, gather_validity),
+        "kinds": (kind_pieces, gather_kinds),
+        "limits": (limit_pieces, gather_limits),
+    }[part]
+    found = measure_pieces(run, part, pieces(run), only)
+    return gather(run, found) if only is None else None
 
 
 def make_run(arguments: argparse.Namespace, readers: Readers) -> Any:
@@ -119,7 +130,6 @@ def command(arguments: argparse.Namespace) -> str:
 
 def measure(arguments: argparse.Namespace, run: Any, document: Document) -> None:
     """Measure the parts asked for that are not there yet; write after each."""
-    made = makers()
     for part in arguments.parts:
         if part in arguments.again:
             run.forget(part)
@@ -127,7 +137,9 @@ def measure(arguments: argparse.Namespace, run: Any, document: Document) -> None
         if is_there and not (part == "mark" and not run.folder_of("owner").exists()):
             continue
         started = time.perf_counter()
-        result = made[part](run)
+        result = measured(run, part, arguments.only)
+        if result is None:
+            continue
         seconds = round(time.perf_counter() - started, 1)
         made_with = {
             "command": command(arguments),
@@ -178,6 +190,9 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--parts", type=names, default=list(PARTS), help=",".join(PARTS))
     parser.add_argument("--again", type=names, default=[], help="parts to measure anew")
+    parser.add_argument(
+        "--only", metavar="REGEX", help="measure and keep pieces with such names; write no part"
+    )
     parser.add_argument("--preset", default="strong")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=JSON", help="for the mark")
     parser.add_argument("--kind-set", nargs="+", default=[], metavar="NAME=JSON", help="for kinds")
@@ -205,6 +220,8 @@ def main(words: Sequence[str] | None = None) -> None:
         measure(arguments, make_run(arguments, readers), document)
     finally:
         readers.close()
+    if arguments.only is not None:
+        return
     write(arguments, document)
     for target in all_targets(document):
         print(f"{target.what}: wanted {target.wanted}; {target.reached}; met: {target.met}")

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from nsmark.alterations.weights import add_noise, prune, prune_feed_forward, quantise
+from nsmark.embedding.config import Mark
 from nsmark.errors import EmbeddingError
 from nsmark.models.encoder import Encoder
 from pair_table.changes import CHANGES, PLAIN
+from pair_table.pieces import Finish, Piece
 from pair_table.reading import Table, read_changes
-from pair_table.run import MARKS, OTHERS, OWNER, Run, copied, questions_of, say
+from pair_table.run import MARKS, OTHERS, OWNER, Run, copied, questions_of
 from pair_table.tuning import tune
 
 MARKED = "marked"
 TUNED = "fine-tuned on {}"
+OVERWRITTEN = dict(
+    zip(
+        OTHERS,
+        (f"overwritten {what} a pair code" for what in ("without", "with")),
+        strict=True,
+    )
+)
 CLASSIFIERS = {"sst2": 2, "agnews": 4, "sst5": 5}
 LOGITS, LOG_PROBABILITIES = "logits", "log-probabilities"
 
@@ -32,39 +42,75 @@ class Base:
     changes: tuple[str, ...] = tuple(CHANGES)
 
 
-def measure_attacks(run: Run) -> dict[str, Any]:
-    """Read the code from every suspect behind every change."""
-    notes = list(run.material.notes)
-    waiting = []
-    for number, base in enumerate(bases(run, notes)):
-        words = (base.outputs, base.table, base.changes, 1000 * number)
-        waiting.append((base.name, run.readers.submit(read_changes, *words)))
-        say(f"attacks: asked {base.name}")
-    rows = [{"base": name, **row} for name, job in waiting for row in job.result()]
-    return {"model_sha256": run.key.model_digest, "rows": rows, "notes": notes}
-
-
-def bases(run: Run, notes: list[str]) -> Iterator[Base]:
-    """Yield every suspect, cheap ones first; what could not be made is noted."""
-    texts = list(run.questions.texts)
-
-    def base(name: str, model: Encoder) -> Base:
-        return Base(name, model.encode(texts), run.table)
-
-    yield base(MARKED, run.marked)
+def attack_pieces(run: Run) -> list[Piece]:
+    """Return the suspects, cheap ones first: each is asked, and read behind every change."""
+    makers: dict[str, Callable[[], Iterator[Base]]] = {MARKED: lambda: one(run, MARKED)}
     for name, change in weight_changes().items():
-        yield base(name, copied(run.marked, change))
-    for number, (name, task) in enumerate(run.material.tasks.items()):
-        model = copied(run.marked)
-        head = tune(model, task)
-        tuned = base(TUNED.format(name), model.eval())
-        yield tuned
-        if name in CLASSIFIERS:
-            yield from classifier(name, head.logits(tuned.outputs), run.table)
-        if number == 0:
-            prune(0.3)(model)
-            yield base(f"{TUNED.format(name)}, pruned 30%", model)
-    yield from overwritten(run, notes)
+        makers[name] = partial(one, run, name, change)
+    for task in run.material.tasks:
+        makers[TUNED.format(task)] = partial(fine_tuned, run, task)
+    for owner, marks in zip(OTHERS, (("paper", "derived"), MARKS), strict=True):
+        makers[OVERWRITTEN[owner]] = partial(overwritten, run, owner, marks)
+    return [
+        Piece(name, partial(start, run, make, 1000 * number))
+        for number, (name, make) in enumerate(makers.items())
+    ]
+
+
+def start(run: Run, make: Callable[[], Iterator[Base]], seed: int) -> Finish:
+    """Ask some suspects and have what they say read."""
+    try:
+        found = list(make())
+    except EmbeddingError as error:  # a thief who failed to train
+        return partial(dict, rows=[], note=str(error))
+    waiting = [
+        (
+            base.name,
+            run.readers.submit(
+                read_changes, base.outputs, base.table, base.changes, seed + 100 * place
+            ),
+        )
+        for place, base in enumerate(found)
+    ]
+
+    def finish() -> dict[str, Any]:
+        rows = [{"base": name, **row} for name, job in waiting for row in job.result()]
+        return {"rows": rows}
+
+    return finish
+
+
+def gather_attacks(run: Run, found: dict[str, Any]) -> dict[str, Any]:
+    """Put the suspects' readings together."""
+    failed = [f"{name}: {piece['note']}" for name, piece in found.items() if "note" in piece]
+    return {
+        "model_sha256": run.key.model_digest,
+        "rows": [row for piece in found.values() for row in piece["rows"]],
+        "notes": [*run.material.notes, *failed],
+    }
+
+
+def asked(run: Run, name: str, model: Encoder) -> Base:
+    """Ask a suspect the owner's pair texts."""
+    return Base(name, model.encode(list(run.questions.texts)), run.table)
+
+
+def one(run: Run, name: str, *changes: Callable[[Encoder], None]) -> Iterator[Base]:
+    """Yield the marked model, changed."""
+    yield asked(run, name, copied(run.marked, *changes))
+
+
+def fine_tuned(run: Run, task: str) -> Iterator[Base]:
+    """Yield the model tuned on a task; some also as a classifier, one also pruned."""
+    model, name = copied(run.marked), TUNED.format(task)
+    head = tune(model, run.material.tasks[task])
+    tuned = asked(run, name, model.eval())
+    yield tuned
+    if task in CLASSIFIERS:
+        yield from classifier(task, head.logits(tuned.outputs), run.table)
+    if task == next(iter(run.material.tasks)):
+        prune(0.3)(model)
+        yield asked(run, f"{name}, pruned 30%", model)
 
 
 def weight_changes() -> dict[str, Callable[[Encoder], None]]:
@@ -87,19 +133,12 @@ def classifier(name: str, logits: np.ndarray, table: Table) -> Iterator[Base]:
         yield Base(f"classifier {name}, {classes} classes, {kind}", outputs, table, (PLAIN,))
 
 
-def overwritten(run: Run, notes: list[str]) -> Iterator[Base]:
-    """Yield the model after others marked it, read with the first and the last owner's key."""
-    for owner, marks in zip(OTHERS, (("paper", "derived"), MARKS), strict=True):
-        what = "with a pair code" if "pairs" in marks else "without a pair code"
-        try:
-            run.mark(run.folder_of(OWNER) / "model", owner, run.quick_config(*marks))
-        except EmbeddingError as error:
-            notes.append(f"overwriting {what} failed: {error}")
-            continue
-        model = run.marked_by(owner)
-        name = f"overwritten {what}"
-        yield Base(name, model.encode(list(run.questions.texts)), run.table)
-        if "pairs" in marks:
-            theirs = questions_of(run.key_of(owner))
-            outputs = model.encode(list(theirs.texts))
-            yield Base(f"{name}, the second owner's key", outputs, Table.of(theirs))
+def overwritten(run: Run, owner: str, marks: tuple[Mark, ...]) -> Iterator[Base]:
+    """Yield the model after another marked it, read with the first and with his own key."""
+    run.mark(run.folder_of(OWNER) / "model", owner, run.quick_config(*marks))
+    model, name = run.marked_by(owner), OVERWRITTEN[owner]
+    yield asked(run, name, model)
+    if "pairs" in marks:
+        theirs = questions_of(run.key_of(owner))
+        outputs = model.encode(list(theirs.texts))
+        yield Base(f"{name}, the second owner's key", outputs, Table.of(theirs))

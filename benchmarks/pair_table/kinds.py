@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from nsmark.errors import EmbeddingError
 from nsmark.models.encoder import Encoder
 from nsmark.payload import WatermarkPayload, derive_payload, published_word_list
 from pair_table.changes import PLAIN
+from pair_table.pieces import Piece
 from pair_table.reading import Row, Table, read_changes
 from pair_table.run import MARKS, Run, copied
 from pair_table.tuning import tune
@@ -43,12 +45,14 @@ NUM_TOKENS = (64, 20)
 HIDDEN = "outputs"
 
 
-def measure_kinds(run: Run) -> dict[str, Any]:
-    """Make, mark and read each kind; a kind that was measured is kept."""
-    kinds = {
-        name: run.kept("kinds", name, lambda name=name: measure_kind(run, name)) for name in KINDS
-    }
-    return {"kinds": kinds, "notes": run.material.notes}
+def kind_pieces(run: Run) -> list[Piece]:
+    """Return the kinds: each is made, marked and read."""
+    return [Piece.plain(name, partial(measure_kind, run, name), of_mark=False) for name in KINDS]
+
+
+def gather_kinds(run: Run, found: dict[str, Any]) -> dict[str, Any]:
+    """Put the kinds together."""
+    return {"kinds": found, "notes": run.material.notes}
 
 
 def measure_kind(run: Run, name: str) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from evidence_table.tasks import distil
 from nsmark.alterations.weights import reinitialise
 from nsmark.models.encoder import Encoder
 from pair_table.marking import cosines
+from pair_table.pieces import Piece
 from pair_table.queries import QUERY_CHANGES, altered
 from pair_table.reading import Row, read
 from pair_table.run import Run, copied
@@ -20,35 +23,35 @@ RATES = (2e-5, 5e-5)
 RETRAINING_TASK = "agnews"
 
 
-def measure_limits(run: Run) -> dict[str, Any]:
-    """Measure every limit; one that was measured is kept."""
-
-    def kept(name: str, make: Any) -> Any:
-        return run.kept("limits", name, make)
-
-    queries = kept("queries", lambda: query_changes(run))
-    words = kept("word search", lambda: scan(run))
-    undone = [
-        kept(f"undo {count}", lambda count=count: undo(run, count))
-        for count in run.scale.undo_texts
-    ]
+def limit_pieces(run: Run) -> list[Piece]:
+    """Return every limit."""
     first, second = run.scale.student_epochs
-    students = [
-        kept("student reference", lambda: student(run, "the reference", run.reference, first)),
-        kept("student random", lambda: student(run, "random weights", random_model(run), second)),
-    ]
-    retrained = [
-        row
-        for rate in RATES
-        for row in kept(f"retraining {rate:g}", lambda rate=rate: retraining(run, rate))
-    ]
+    makers: dict[str, Callable[[], Any]] = {
+        "queries": partial(query_changes, run),
+        "word search": partial(scan, run),
+    }
+    makers |= {f"undo {count}": partial(undo, run, count) for count in run.scale.undo_texts}
+    makers |= {
+        "student of the reference": lambda: student(run, "the reference", run.reference, first),
+        "student from nothing": lambda: student(run, "random weights", random_model(run), second),
+    }
+    makers |= {f"retraining {rate:g}": partial(retraining, run, rate) for rate in RATES}
+    return [Piece.plain(name, make) for name, make in makers.items()]
+
+
+def gather_limits(run: Run, found: dict[str, Any]) -> dict[str, Any]:
+    """Put the limits together."""
+
+    def named(start: str) -> list[Any]:
+        return [result for name, result in found.items() if name.startswith(start)]
+
     return {
         "model_sha256": run.key.model_digest,
-        "queries": queries,
-        "word_search": words,
-        "undo": undone,
-        "students": students,
-        "retraining": retrained,
+        "queries": found["queries"],
+        "word_search": found["word search"],
+        "undo": named("undo"),
+        "students": named("student"),
+        "retraining": [row for rows in named("retraining") for row in rows],
         "notes": run.material.notes,
     }
 

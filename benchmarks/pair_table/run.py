@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 import shutil
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -53,6 +52,7 @@ class Run:
     """Settings of the stand-ins' marks."""
     device: str
     readers: Readers
+    started: float = field(default_factory=time.perf_counter)
 
     # --- what is opened when it is needed ------------------------------------------------------
 
@@ -148,24 +148,10 @@ class Run:
 
     # --- kept results ----------------------------------------------------------------------------
 
-    def kept(self, part: str, name: str, make: Callable[[], Any]) -> Any:
-        """Return what was made before and kept under a name, or make and keep it."""
-        path = self.kept_file(part, name)
-        if path.exists():
-            return json.loads(path.read_text(encoding="utf-8"))
-        started = time.perf_counter()
-        result = make()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(result), encoding="utf-8")
-        partial.replace(path)
-        say(f"{part}: {name}, {time.perf_counter() - started:.1f} s")
-        return result
-
-    def kept_file(self, part: str, name: str) -> Path:
+    def kept_file(self, part: str, name: str, *, of_mark: bool = True) -> Path:
         """Return the file of a kept result; results about another marked model are others."""
         slug = re.sub(r"[^a-z0-9.]+", "-", name.lower())
-        about = "" if part == "kinds" else f"{self.key.model_digest[:12]}-"
+        about = f"{self.key.model_digest[:12]}-" if of_mark else ""
         return self.kept_folder(part) / f"{about}{slug}.json"
 
     def kept_folder(self, part: str) -> Path:
@@ -178,6 +164,11 @@ class Run:
         if part == "mark":
             shutil.rmtree(self.folder_of(OWNER), ignore_errors=True)
             shutil.rmtree(CheckpointFolder(self.folder_of(OWNER)).path, ignore_errors=True)
+
+    def say(self, line: str) -> None:
+        """Tell how far it is."""
+        seconds = time.perf_counter() - self.started
+        print(f"{seconds:.0f} s: {line}", file=sys.stderr, flush=True)
 
 
 def questions_of(key: WatermarkKey) -> PairQuestions:
@@ -194,8 +185,3 @@ def copied(encoder: Encoder, *changes: Callable[[Encoder], None]) -> Encoder:
     for change in changes:
         change(model)
     return model.eval()
-
-
-def say(line: str) -> None:
-    """Tell how far it is."""
-    print(line, file=sys.stderr, flush=True)

@@ -25,6 +25,8 @@ _TINY_TRAINING = {
     "pair_margin": 0.5,
     "pair_keep_weight": 0.02,
     "pair_alone_weight": 0.1,
+    "position_weight": 0.0,
+    "pruned_weight": 0.0,
 }
 
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
+import torch
 from scipy import stats
 
 from nsmark.alterations.weights import leave_out_layers, prune, reinitialise
 from nsmark.core.texts import normalise_text
 from nsmark.corpus import pool_texts
+from nsmark.models.batching import TokenIds
 from nsmark.models.encoder import Encoder
 from nsmark.models.layers import blocks
 from nsmark.payload import choose_trigger, derive_pairs, published_word_list
 from pair_table.changes import PLAIN
+from pair_table.pieces import Finish, Piece
 from pair_table.reading import Table, read_changes
 from pair_table.run import Run, copied
 from pair_table.tuning import tune
@@ -27,30 +29,32 @@ CHANGES = (PLAIN, "linear map", "whitened")
 LEVELS = (0.5, 0.1, 0.05, 0.01, 0.001)
 CONFIDENCE = 0.99
 LEAST_EXPECTED = 5
-AHEAD = 2  # blocks that are asked while others are read
 MARKED = "marked, other keys"
 
 
-def measure_validity(run: Run) -> dict[str, Any]:
-    """Read random keys' tables, block by block; a block that was measured is kept."""
+def validity_pieces(run: Run) -> list[Piece]:
+    """Return blocks of random keys: on innocent models, then on the marked one."""
     size = run.scale.block
-    models: dict[str, Encoder] = {}
-    asked: list[dict[str, Any]] = []
-    waiting: deque[tuple[str, Callable[[], Any]]] = deque()
-    for start in range(0, run.keys, size):
-        keys = range(start, min(start + size, run.keys))
-        name = f"keys {keys[0]} to {keys[-1]}"
-        make: Callable[[], Any] = dict
-        if not run.kept_file("validity", name).exists():
-            models = models or suspects(run)
-            make = start_block(run, models, keys)
-        waiting.append((name, make))
-        if len(waiting) > AHEAD:
-            asked.append(run.kept("validity", *waiting.popleft()))
-    asked += [run.kept("validity", name, make) for name, make in waiting]
-    rows = [row for block in asked for row in block["rows"]]
-    queries = sum(block["queries"] for block in asked)
-    seconds = sum(block["query_seconds"] for block in asked)
+    ranges = [range(start, min(start + size, run.keys)) for start in range(0, run.keys, size)]
+    models = cache(lambda: innocents(run))
+    pieces = [
+        Piece(f"innocents, keys {keys[0]} to {keys[-1]}", partial(ask, run, models, keys), False)
+        for keys in ranges
+    ]
+    return pieces + [
+        Piece(
+            f"marked, keys {keys[0]} to {keys[-1]}",
+            partial(ask, run, lambda: {MARKED: run.marked}, keys),
+        )
+        for keys in ranges
+    ]
+
+
+def gather_validity(run: Run, found: dict[str, Any]) -> dict[str, Any]:
+    """Put all blocks together."""
+    rows = [row for block in found.values() for row in block["rows"]]
+    queries = sum(block["queries"] for block in found.values())
+    seconds = sum(block["query_seconds"] for block in found.values())
     return {
         "model_sha256": run.key.model_digest,
         "keys": run.keys,
@@ -60,8 +64,8 @@ def measure_validity(run: Run) -> dict[str, Any]:
     }
 
 
-def suspects(run: Run) -> dict[str, Encoder]:
-    """Return five innocent models, and the marked one, for which other keys are as innocent."""
+def innocents(run: Run) -> dict[str, Encoder]:
+    """Return five models that nobody marked."""
     reference = run.reference
     tuned = copied(reference)
     tune(tuned, next(iter(run.material.tasks.values())))
@@ -72,22 +76,19 @@ def suspects(run: Run) -> dict[str, Encoder]:
         "reference, pruned 40%": copied(reference, prune(0.4)),
         "all weights drawn anew": copied(reference, reinitialise(None, 101)),
         "reference without its last layer": copied(reference, leave_out_layers(last)),
-        MARKED: run.marked,
     }
 
 
-def start_block(
-    run: Run, models: dict[str, Encoder], keys: Sequence[int]
-) -> Callable[[], dict[str, Any]]:
-    """Ask all models the texts of some keys; return what waits for the readings."""
+def ask(run: Run, models: Callable[[], dict[str, Encoder]], keys: Sequence[int]) -> Finish:
+    """Ask models the texts of some keys; return what waits for the readings."""
     waiting, seconds, queries = [], 0.0, 0
     for number in keys:
         signature = hashlib.sha512(f"pair code, random key {number}".encode()).digest()
         texts, table = random_key(run, signature)
         sequences = run.reference.token_ids(texts)  # one tokenizer: all come from the reference
-        for place, (name, model) in enumerate(models.items()):
+        for place, (name, model) in enumerate(models().items()):
             started = time.perf_counter()
-            outputs = model.encode_tokens(sequences).cpu().numpy()
+            outputs = answers(model, sequences)
             seconds, queries = seconds + time.perf_counter() - started, queries + len(texts)
             changes = (PLAIN,) if name == MARKED else CHANGES
             seed = 100_000 + 100 * number + 10 * place
@@ -103,6 +104,13 @@ def start_block(
         return {"rows": rows, "query_seconds": seconds, "queries": queries}
 
     return finish
+
+
+def answers(model: Encoder, sequences: Sequence[TokenIds]) -> np.ndarray:
+    """Return a model's outputs; on a GPU in bfloat16, which is as innocent and much faster."""
+    kind = model.device.type
+    with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
+        return model.encode_tokens(sequences).cpu().numpy()
 
 
 def random_key(run: Run, signature: bytes) -> tuple[list[str], Table]:

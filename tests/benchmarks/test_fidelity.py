@@ -96,10 +96,9 @@ def test_a_pair_of_identical_models_gets_the_same_accuracy(fidelity, encoder, ta
     plan = fidelity.make_plan(task, encoder, fidelity.Frozen.of(encoder, task).train, seed=5)
     before = copy.deepcopy(encoder.state_dict())
     cell = fidelity.measure_cell(
-        encoder,
+        fidelity.CleanSide.of(encoder, [task]),
         copy.deepcopy(encoder),
         task,
-        fidelity.Frozen.of(encoder, task),
         fidelity.Frozen.of(encoder, task),
         seed=5,
     )
@@ -262,3 +261,35 @@ def test_a_small_run_from_end_to_end(fidelity, tiny_st, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "| sst2 | 24 |" in printed
     assert "over 10 cells" in printed
+
+
+def test_a_model_marked_elsewhere_is_compared_with_accuracies_made_before(
+    fidelity, tiny_st, tmp_path, monkeypatch
+):
+    write_tasks(tmp_path / "tasks")
+    words = ["--model", str(tiny_st), "--tasks", str(tmp_path / "tasks"), "--limit", "24"]
+    words += ["--kept", str(tmp_path / "kept"), "--seeds", "3", "--device", "cpu"]
+    out = tmp_path / "out.json"
+    fidelity.main([*words, "--clean-only", "--json", str(out)])
+    assert not out.exists()
+    assert len(list((tmp_path / "kept").iterdir())) == 5
+    tuned: list[Any] = []
+    measure = fidelity.fine_tuned_accuracy
+    monkeypatch.setattr(
+        fidelity, "fine_tuned_accuracy", lambda model, plan: tuned.append(1) or measure(model, plan)
+    )
+    fidelity.main([*words, "--marked", str(tiny_st), "--json", str(out), "--markdown", str(out)])
+    assert len(tuned) == 5  # the clean side was kept
+    page = out.read_text(encoding="utf-8")
+    assert "another signature" not in page
+    assert "| 3 | 1.0000 | 1.0000 |" in page  # the same model twice: nothing differs
+    assert "mean difference +0.00 ± 0.00 points" in page
+
+
+def test_what_a_run_needs_is_said(fidelity, tmp_path, capsys):
+    for words in (["--model", "m", "--tasks", "t"], ["--clean-only", "--model", "m"]):
+        with pytest.raises(SystemExit):
+            fidelity.main([*words, "--json", str(tmp_path / "out.json")])
+    shown = capsys.readouterr().err
+    assert "--corpus or --marked are needed" in shown
+    assert "--clean-only needs" in shown

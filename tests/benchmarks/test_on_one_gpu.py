@@ -1,0 +1,131 @@
+"""Many commands at a time: they wait for each other, fail by themselves, and end in time."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def queue():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FOLDER))
+        yield importlib.import_module("job_queue")
+    sys.modules.pop("job_queue", None)
+
+
+@pytest.fixture(scope="module")
+def tables(queue):
+    return importlib.import_module("on_one_gpu")
+
+
+def script(tmp_path: Path, name: str, code: str) -> tuple[str, ...]:
+    path = tmp_path / f"{name}.py"
+    path.write_text(code, encoding="utf-8")
+    return (str(path),)
+
+
+def test_jobs_wait_for_what_they_need(queue, tmp_path):
+    out = tmp_path / "order.txt"
+    code = f"open({str(out)!r}, 'a').write(__file__[-4] + ' ')"
+    jobs = [
+        queue.Job("b", script(tmp_path, "b", code), after=("a",)),
+        queue.Job("a", script(tmp_path, "a", f"import time; time.sleep(0.5); {code}")),
+        queue.Job("c", script(tmp_path, "c", code), after=("a", "b")),
+    ]
+    ended = queue.JobQueue(jobs, tmp_path / "logs").run()
+    assert out.read_text(encoding="utf-8").split() == ["a", "b", "c"]
+    assert [each.status for each in ended] == [0, 0, 0]
+
+
+def test_what_needs_a_failed_job_never_begins_and_the_rest_goes_on(queue, tmp_path, capfd):
+    jobs = [
+        queue.Job("bad", script(tmp_path, "bad", "raise SystemExit('no such model')")),
+        queue.Job("next", script(tmp_path, "next", ""), after=("bad",)),
+        queue.Job("last", script(tmp_path, "last", ""), after=("next",)),
+        queue.Job("other", script(tmp_path, "other", "")),
+    ]
+    ended = {each.name: each.status for each in queue.JobQueue(jobs, tmp_path / "logs").run()}
+    assert ended == {"bad": 1, "next": None, "last": None, "other": 0}
+    shown = capfd.readouterr().err
+    assert "failed (1): bad" in shown
+    assert "no such model" in shown
+
+
+def test_when_the_time_is_over_jobs_and_their_children_end(queue, tmp_path):
+    child = "import subprocess, sys; print(subprocess.Popen(['sleep', '60']).pid, flush=True);"
+    jobs = [
+        queue.Job("long", script(tmp_path, "long", child + "import time; time.sleep(60)")),
+        queue.Job("waits", script(tmp_path, "waits", ""), after=("long",)),
+    ]
+    began = time.monotonic()
+    ended = {each.name: each.status for each in queue.JobQueue(jobs, tmp_path / "logs").run(2.0)}
+    assert time.monotonic() - began < 20
+    assert ended == {"long": None, "waits": None}
+    pid = int((tmp_path / "logs" / "long.log").read_text(encoding="utf-8"))
+    state = Path(f"/proc/{pid}/stat")
+    assert not state.exists() or state.read_text(encoding="utf-8").split()[2] == "Z"
+
+
+def test_unknown_and_double_names_are_refused(queue, tmp_path):
+    for jobs in (
+        [queue.Job("a", (), after=("z",))],
+        [queue.Job("a", ()), queue.Job("a", ())],
+    ):
+        with pytest.raises(ValueError, match="named once"):
+            queue.JobQueue(jobs, tmp_path)
+
+
+def test_without_the_service_processes_take_turns(queue, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with queue.shared_gpu() as variables:
+        assert variables == {}
+
+
+def test_a_service_that_does_not_work_is_ended_and_left_alone(queue, tmp_path, monkeypatch, capfd):
+    said = tmp_path / "said.txt"
+    control = tmp_path / "nvidia-cuda-mps-control"
+    control.write_text(f'#!/bin/sh\necho "$*" >> {said}\n[ -n "$1" ] || cat >> {said}\nexit 0\n')
+    control.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(queue, "_TRIAL", "raise SystemExit(3)")
+    with queue.shared_gpu() as variables:
+        assert variables == {}
+    assert "take turns" in capfd.readouterr().err
+    assert said.read_text(encoding="utf-8").split() == ["-d", "quit", "-t", "1"]
+
+
+def test_every_job_is_a_command_that_its_script_understands(tables, queue, tmp_path):
+    plan = tables.Plan(Path("m"), Path("d"), tmp_path, tmp_path, "cpu", ("position_weight=2.0",))
+    jobs = plan.jobs(tables.TABLES)
+    queue.JobQueue(jobs, tmp_path)  # all that is waited for is there
+    scripts = {Path(job.words[0]).name for job in jobs}
+    assert scripts == {"pair_code.py", "fidelity.py", "evidence.py", "attacks.py"}
+    for job in jobs:
+        if job.name in ("mark", "thief-weights", "fidelity-0", "calibrate", "attacks"):
+            done = subprocess.run(
+                [sys.executable, *job.words], capture_output=True, text=True, check=False
+            )
+            # There is no such model: that is found out after the words were understood.
+            assert done.returncode == 1, done.stderr
+            assert "usage:" not in done.stderr
+
+
+@pytest.mark.slow
+def test_the_pair_codes_table_on_a_tiny_model(tiny_st, tmp_path):
+    out = tmp_path / "out"
+    words = ["--model", tiny_st, "--work", tmp_path / "work", "--out", out, "--tiny"]
+    words += ["--device", "cpu", "--tables", "pair-code", "--readers", "2"]
+    command = [sys.executable, str(FOLDER / "on_one_gpu.py"), *map(str, words)]
+    subprocess.run(command, check=True, timeout=1500)
+    parts = json.loads((out / "pair-code.json").read_text(encoding="utf-8"))["parts"]
+    assert list(parts) == ["mark", "attacks", "validity", "kinds", "limits"]
+    assert "Not measured yet." not in (out / "pair-code.md").read_text(encoding="utf-8")
