@@ -60,3 +60,17 @@ def test_doctor_says_how_to_get_what_is_missing(capsys, monkeypatch):
     }
     assert main(["doctor"]) == 0
     assert "MISSING" in capsys.readouterr().out
+
+
+def test_doctor_tries_bfloat16_where_a_crash_does_no_harm(capsys, monkeypatch):
+    from nsmark.cli import doctor
+
+    found = examine(capsys)["bfloat16_on_cpu"]
+    assert found["works"] is (found["hint"] is None)
+    fault = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
+    monkeypatch.setattr(doctor, "_BFLOAT16_TRIAL", fault)
+    found = examine(capsys)["bfloat16_on_cpu"]
+    assert not found["works"]
+    assert "ONEDNN_MAX_CPU_ISA" in found["hint"]
+    assert main(["doctor"]) == 0
+    assert "bfloat16        does not work on this processor" in capsys.readouterr().out

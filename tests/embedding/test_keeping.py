@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from conftest import TINY_TRAINING, tiny_payload
-from nsmark.alterations.weights import linear_weights, prune
+from nsmark.alterations.weights import WeightChange, linear_weights, prune, prune_feed_forward
 from nsmark.corpus import training_texts
 from nsmark.embedding.config import EmbeddingConfig, preset_config
 from nsmark.embedding.memory import MemoryPlan, first_that_fits
@@ -33,7 +33,7 @@ from tiny_models import build_family
 TESTS = Path(__file__).parent.parent
 CORPUS = training_texts()[:80]
 Settings = dict[str, Any]
-BOTH: Settings = {"position_weight": 2.0, "pruned_weight": 0.5}
+BOTH: Settings = {"position_weight": 2.0, "pruned_weight": 0.5, "pruned_feed_forward": 0.7}
 Trained = tuple[dict[str, torch.Tensor], list[float]]
 
 
@@ -116,14 +116,34 @@ def test_adapters_are_held_to_the_model_without_them(make_trainer):
 @pytest.mark.parametrize("share", [0.3, 0.6])
 def test_the_loss_is_what_pruning_the_model_does_to_marked_outputs(make_trainer, model, share):
     trainer = make_trainer(model, pruned_weight=0.5, pruned_share=share)
-    piece = trainer.inputs.make(1, range(8)).pieces[0]
+    moved = moved_by(prune(share), trainer, step=1)
+    assert repeat(trainer, 1)[0]["pruned"] == pytest.approx(moved, rel=1e-4)
+
+
+def moved_by(change: WeightChange, trainer: Trainer, step: int) -> float:
+    """Return how far a change of weights moves a step's marked outputs."""
+    piece = trainer.inputs.make(step, range(8)).pieces[0]
     marked = piece.tokens.rows(piece.num_clean, sum(piece.sizes))
     stolen = copy.deepcopy(trainer.model)
-    prune(share)(stolen)
+    change(stolen)
     with torch.no_grad():
-        whole, pruned = trainer.model(marked), stolen(marked)
-    moved = (pruned - whole).square().mean() / whole.var(dim=0, unbiased=False).mean()
-    assert repeat(trainer, 1)[0]["pruned"] == pytest.approx(moved.item(), rel=1e-4)
+        whole, changed = trainer.model(marked), stolen(marked)
+    return float((changed - whole).square().mean() / whole.var(dim=0, unbiased=False).mean())
+
+
+@pytest.mark.parametrize("model", ["st", "mlm", "llama"])
+def test_every_other_step_prunes_feed_forward_layers_alone(make_trainer, model):
+    trainer = make_trainer(
+        model,
+        pruned_weight=0.5,
+        pruned_share=0.4,
+        pruned_feed_forward=0.9,
+        model_learning_rate=1e-9,
+    )
+    for step, change in enumerate((prune_feed_forward(0.9), prune(0.4)) * 2, 1):
+        moved = moved_by(change, trainer, step)
+        found = trainer.take_step(trainer.inputs.make(step, range(8))).read()["pruned"]
+        assert found == pytest.approx(moved, rel=1e-3), step
 
 
 @pytest.mark.parametrize("model", ["st", "mlm", "llama", "xlnet"])
@@ -172,7 +192,7 @@ def test_gradients_are_those_of_the_reported_losses(make_trainer):
     factor = (1 - config.model_match_weight) * config.position_weight / piece.num_clean
     (held,) = torch.autograd.grad(factor * trainer.passes.through(piece).positions, weight)
     whole = player.outputs(marked).outputs.detach()
-    with player.pruned(config.pruned_share):
+    with player.pruned(config.pruned_feed_forward, last_of_layer=True):  # the first step's part
         moved = (player.outputs(marked).outputs - whole).square().mean()
         loss = config.pruned_weight * moved / whole.var(dim=0, unbiased=False).mean()
         (pruned,) = torch.autograd.grad(loss, weight)
@@ -314,6 +334,7 @@ def test_adapters_are_not_pruned():
         ("pruned_weight", math.inf),
         ("pruned_share", -0.1),
         ("pruned_share", 1.1),
+        ("pruned_feed_forward", 1.1),
     ],
 )
 def test_a_setting_out_of_range_is_refused_by_name(name, value):

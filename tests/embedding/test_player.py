@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from conftest import TINY_PAYLOAD, TINY_TRAINING
-from nsmark.alterations.weights import linear_weights
+from nsmark.alterations.weights import linear_weights, prune_feed_forward
 from nsmark.corpus import pool_texts, training_texts
 from nsmark.embedding.checkpoint import restore_tensors, training_tensors
 from nsmark.embedding.trainer import Trainer
@@ -154,6 +154,19 @@ def test_a_pruned_model_is_without_the_smallest_weights_of_every_matrix(make_tra
             assert whole[~left].abs().max() < whole[left].abs().min()
     assert others
     assert all(torch.equal(now[name], weight) for name, weight in others.items())
+    assert same(matrices(trainer), before)
+
+
+@pytest.mark.parametrize("model", ["st", "llama"])
+def test_the_last_matrix_of_every_layer_can_be_pruned_alone(make_trainer, model):
+    trainer = make_trainer(model, "float32")
+    before = matrices(trainer)
+    stolen = copy.deepcopy(trainer.model)
+    prune_feed_forward(0.75)(stolen)
+    with trainer.player.pruned(0.75, last_of_layer=True):
+        inside = matrices(trainer)
+    assert same(inside, list(linear_weights(stolen)))
+    assert 0 < sum(count > 0 for count in zeros(inside)) < len(inside)
     assert same(matrices(trainer), before)
 
 

@@ -38,8 +38,8 @@ def prune_feed_forward(share: float) -> WeightChange:
     """Prune the last matrix of every layer alone, where its feed-forward part ends."""
 
     def change(encoder: Encoder) -> None:
-        for layer in blocks(encoder.network):
-            _prune_together(_matrices(layer)[-1:], share)
+        for weight in last_weights(encoder):
+            _prune_together([weight], share)
 
     return change
 
@@ -118,6 +118,11 @@ def linear_weights(encoder: Encoder) -> list[Tensor]:
             "give a transformer",
         )
     return found
+
+
+def last_weights(encoder: Encoder) -> list[Tensor]:
+    """Return the last weight matrix of every layer, where its feed-forward part ends."""
+    return [weight for layer in blocks(encoder.network) for weight in _matrices(layer)[-1:]]
 
 
 def _matrices(layer: nn.Module) -> list[Tensor]:

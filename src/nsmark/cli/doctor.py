@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
+import sys
 from importlib import metadata, util
 from typing import Any
 
@@ -63,6 +65,15 @@ _EXTRAS = {
 }
 
 
+# In a process of its own: where the processor faults, that is the end of it.
+_BFLOAT16_TRIAL = """
+import torch
+rows = torch.ones(64, 64, dtype=torch.bfloat16)
+raise SystemExit(0 if float(torch.nn.functional.linear(rows, rows).sum()) == 64.0**3 else 1)
+"""
+_BFLOAT16_HINT = "set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16, or use float32"
+
+
 def examine() -> dict[str, Any]:
     """Return versions, devices, model families and missing extras."""
     extras: dict[str, Any] = {}
@@ -85,6 +96,7 @@ def examine() -> dict[str, Any]:
         "platform": platform.platform(terse=True),
         "cpu_count": os.cpu_count(),
         "devices": _devices(),
+        "bfloat16_on_cpu": _bfloat16_on_cpu(),
         "model_families": _families(),
         "extras": extras,
     }
@@ -97,6 +109,20 @@ def _devices() -> list[str]:
 
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return [f"cpu ({torch.get_num_threads()} threads)", *(f"cuda ({name})" for name in names)]
+
+
+def _bfloat16_on_cpu() -> dict[str, Any] | None:
+    """Return whether models in bfloat16 can be computed with; None without torch.
+
+    Some virtual machines announce matrix instructions that they do not have.
+    """
+    if util.find_spec("torch") is None:
+        return None
+    done = subprocess.run(  # noqa: S603 - this Python, a fixed text
+        [sys.executable, "-c", _BFLOAT16_TRIAL], capture_output=True, check=False
+    )
+    works = done.returncode == 0
+    return {"works": works, "hint": None if works else _BFLOAT16_HINT}
 
 
 def _families() -> list[str]:
@@ -123,6 +149,10 @@ def command(as_json: bool) -> None:
     click.echo(f"nsmark {findings['nsmark']}, Python {findings['python']}, {findings['platform']}")
     click.echo(f"devices         {', '.join(findings['devices']) or 'none (torch not installed)'}")
     click.echo(f"model families  {', '.join(findings['model_families']) or 'none without torch'}")
+    trial = findings["bfloat16_on_cpu"]
+    if trial is not None and not trial["works"]:
+        click.echo("bfloat16        does not work on this processor")
+        click.echo(f"{'':15} → {trial['hint']}")
     for extra, state in findings["extras"].items():
         listing = ", ".join(f"{p} {v or 'MISSING'}" for p, v in state["packages"].items())
         click.echo(f"{extra:15} {listing}")

@@ -78,6 +78,10 @@ class EmbeddingConfig:
     pruned_share: float = 0.5
     """How many weights of every matrix are left out there."""
 
+    pruned_feed_forward: float = 0.0
+    """If set, in every other step, how many weights of every layer's last matrix alone are left
+    out there, where its feed-forward part ends: most of that can go at little cost to a thief."""
+
     derived_weight: float = 0.5
     """Weight of the derived readout's hinge, beside the paper's two terms."""
 
@@ -248,6 +252,7 @@ class EmbeddingConfig:
             "max_clean",
             "spread_share",
             "pruned_share",
+            "pruned_feed_forward",
         ):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(name, getattr(self, name), "must lie between 0 and 1")

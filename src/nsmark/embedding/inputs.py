@@ -70,6 +70,8 @@ class StepInputs:
     pieces: tuple[Piece, ...]
     pair_signs: tuple[int, ...] = ()
     """Which way each text of the pair code is to move, of all processes."""
+    step: int = 0
+    """Counted from 1; 0 for a rehearsal."""
 
 
 class InputMaker:
@@ -119,7 +121,7 @@ class InputMaker:
         )
         read_everywhere = self._divide(len(numbers))[1]
         signs = tuple(row.sign for row in pairs)
-        return StepInputs(tuple(numbers[i] for i in read_everywhere), pieces, signs)
+        return StepInputs(tuple(numbers[i] for i in read_everywhere), pieces, signs, step)
 
     def longest(self, count: int) -> StepInputs:
         """Return inputs as large as any of so many texts can be, to see whether they fit."""

@@ -126,17 +126,19 @@ class StepPasses:
         marked = piece.tokens.rows(piece.num_clean, sum(piece.sizes))
         return self.player.outputs(marked, recompute=self.plan.recompute).outputs
 
-    def pruned(self, pieces: Sequence[Piece], whole: Outputs) -> Tensor:
+    def pruned(self, pieces: Sequence[Piece], whole: Outputs, step: int) -> Tensor:
         """Add the gradients of what pruning does to marked outputs; return how much that is.
 
         Outputs of the pruned model are pulled to those of the whole one, which stay as they are.
         """
         player, weight = self.player, self.config.pruned_weight
+        last = bool(self.config.pruned_feed_forward) and step % 2 == 1
+        share = self.config.pruned_feed_forward if last else self.config.pruned_share
         detached = Outputs(*(part.detach() for part in whole))
         spread = torch.cat(detached[1:]).var(dim=0, unbiased=False).mean().clamp_min(1e-12)
         count = len(whole.triggered) + len(whole.pairs)
         total = torch.zeros((), device=player.device)
-        with player.pruned(self.config.pruned_share), player.accumulating(last=False):
+        with player.pruned(share, last_of_layer=last), player.accumulating(last=False):
             for piece, wanted in zip(pieces, self._own_parts(pieces, detached), strict=True):
                 outputs = self._marked_outputs(piece)
                 moved = (outputs - wanted[piece.num_clean :]).square().mean(dim=1).sum()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from nsmark.alterations.weights import linear_weights
+from nsmark.alterations.weights import last_weights, linear_weights
 from nsmark.embedding.adapters import Adapters
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.parallel import Group
@@ -140,10 +140,16 @@ class ModelPlayer:
             return HeldPositions(reference.layer_states(tokens), scales)
 
     @contextlib.contextmanager
-    def pruned(self, share: float) -> Iterator[None]:
-        """Compute without the smallest weights of every matrix; a pass made before stays valid."""
+    def pruned(self, share: float, *, last_of_layer: bool = False) -> Iterator[None]:
+        """Compute without the smallest weights of matrices; a pass made before stays valid.
+
+        Args:
+            share: How many weights of a matrix are left out.
+            last_of_layer: Of the last matrix of every layer alone, not of all.
+        """
+        matrices = last_weights if last_of_layer else linear_weights
         # Behind autograd's back, which would refuse to go back through a pass made before.
-        found = [weight.data for weight in linear_weights(self._working)]
+        found = [weight.data for weight in matrices(self._working)]
         limits = [_size_below_which(self._put_together(weight), share) for weight in found]
         weights = [self._own_part(weight) for weight in found]
         kept = [weight.clone() for weight in weights]

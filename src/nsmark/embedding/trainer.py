@@ -285,7 +285,7 @@ class Trainer:
             torch.autograd.backward(on_outputs)
         self.player.clear_gradients()
         if self.config.pruned_weight:
-            losses["pruned"] = self.passes.pruned(pieces, outputs)
+            losses["pruned"] = self.passes.pruned(pieces, outputs, inputs.step)
         language, positions = self.passes.backward(pieces, passed, outputs, self._kept_weight)
         self.player.update()
         original, beside = terms["distance"][1], self.config.position_weight * positions
