@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
+import shlex
 import sys
 import tempfile
 import time
@@ -24,19 +26,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
 
 from attacks_table.page import markdown
 from nsmark.alterations.changes import Linear
 from nsmark.api.opening import Opening
+from nsmark.attacks.expression import parse_attack, written
 from nsmark.attacks.labelled import read_labelled
 from nsmark.attacks.material import Material, divided, gather_material
-from nsmark.attacks.plan import UNTOUCHED, suite_plan
+from nsmark.attacks.plan import UNTOUCHED, effort, names_in, suite_plan
 from nsmark.attacks.recovery import recover
-from nsmark.attacks.suite import run_suite
+from nsmark.attacks.suite import run_suites
 from nsmark.attacks.wrong_keys import with_wrong_parts
 from nsmark.keyfile import WatermarkKey, read_key
+from nsmark.models.loading import resolve_device
 from nsmark.report import library_versions
 from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.measure import ask
@@ -45,36 +50,73 @@ from nsmark.verification.questions import key_questions
 TASKS = ("sst2", "sst5", "offenseval", "agnews", "lingspam")
 ON_EVERY_TASK = (
     "fine-tuning",
+    "fine-tuning[epochs=3,learning_rate=5e-5]",
     "lora-fine-tuning",
     "fine-pruning",
     "overwriting + fine-tuning",
     "fine-tuning + ll-lfea",
     "ll-lfea + fine-tuning",
 )
+ON_THE_FIRST = (
+    *(
+        f"pruning[share={tenth / 10},scope={scope}]"
+        for scope in ("layer", "global", "feed-forward")
+        for tenth in range(1, 10)
+    ),
+    "overwriting[preset=strong]",
+)
+"""Beside the suite: every kind of pruning by tenths, and another owner who takes his time."""
 _MAX_TASK_TEXTS = 8000
 
 
 def tasks_in(data: Path | None) -> dict[str, Path]:
-    """Return the files of the tasks that are there."""
+    """Return the files of the tasks that are there: whole sentences, where there are phrases too.
+
+    A task's phrases are parts of its sentences: some of them would be learned and tested both.
+    """
     found = {}
     for name in TASKS if data is not None else ():
-        for file in ("train.jsonl.gz", "train_sentences.jsonl.gz"):
+        for file in ("train_sentences.jsonl.gz", "train.jsonl.gz"):
             path = Path(data or "") / name / file
             if path.exists():
                 found.setdefault(name, path)
+        if name not in found:
+            print(f"task {name} is not in the data folder and is left out", file=sys.stderr)
     return found
 
 
 def materials(arguments: argparse.Namespace) -> dict[str, Material]:
     """Return what the thief has, once for every task."""
     corpus = None if arguments.data is None else arguments.data / "wikitext-2" / "train.txt.gz"
-    base = gather_material(corpus, device=arguments.device, max_task_texts=arguments.task_texts)
+    base = gather_material(
+        corpus,
+        device=arguments.device,
+        max_task_texts=arguments.task_texts,
+        reference=arguments.reference,
+    )
     base = replace(base, texts=base.texts[: arguments.texts])
     found = {
         name: replace(base, task=divided(name, *read_labelled(path), limit=arguments.task_texts))
         for name, path in tasks_in(arguments.data).items()
     }
     return found or {"topics": base}
+
+
+def plans(names: Sequence[str], only: Sequence[str]) -> dict[str, list[str]]:
+    """Return what is tried on each task: all on the first, what depends on the task on all."""
+
+    def chosen(extra: Sequence[str]) -> list[str]:
+        written_out = [written(parse_attack(each)) for each in extra]
+        return [each for each in written_out if not only or any(n in names_in(each) for n in only)]
+
+    found = {name: [UNTOUCHED, *chosen(ON_EVERY_TASK)] for name in names}
+    whole = [*suite_plan(only, with_reference=True), *chosen(ON_EVERY_TASK), *chosen(ON_THE_FIRST)]
+    return found | {names[0]: list(dict.fromkeys(whole))}
+
+
+def innocent_plan(only: Sequence[str]) -> list[str]:
+    """Return what is done to the unmarked model, to see that nobody is accused: no training."""
+    return [each for each in suite_plan(only) if effort(each) == 0]
 
 
 def recovered(key: WatermarkKey, folders: dict[str, Path], device: str) -> list[dict[str, Any]]:
@@ -103,7 +145,7 @@ def forged(key: WatermarkKey, folders: dict[str, Path], device: str) -> list[dic
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Measure and write."""
+    """Measure and write, after each of the parts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--key", type=Path, required=True)
     parser.add_argument("--marked", type=Path, required=True, help="folder of the marked model")
@@ -118,43 +160,77 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--markdown", type=Path)
     arguments = parser.parse_args(words)
+    key, known = read_key(arguments.key), materials(arguments)
+    folders = {"marked": arguments.marked, "unmarked": arguments.reference}
+    document: dict[str, Any] = {
+        "command": command(arguments),
+        "environment": environment(arguments),
+        "main_task": next(iter(known)),
+        "model_sha256": key.model_digest,
+        "suites": {},
+        "innocent": [],
+        "recovery": recovered(key, folders, arguments.device),
+        "wrong_keys": forged(key, folders, arguments.device),
+    }
+    with tempfile.TemporaryDirectory(prefix="attacks-") as temporary:
+        work = arguments.work or Path(temporary)
+        measure(arguments, key, known, work, document)
+
+
+def measure(
+    arguments: argparse.Namespace,
+    key: WatermarkKey,
+    known: dict[str, Material],
+    work: Path,
+    document: dict[str, Any],
+) -> None:
+    """Try all attacks; what is there is written before and after those on the unmarked model."""
     started = time.perf_counter()
-    key = read_key(arguments.key)
-    known = materials(arguments)
-    first = next(iter(known))
 
     def told(done: int, total: int, name: str) -> None:
         seconds = time.perf_counter() - started
-        print(f"{seconds:.0f} s: {done} of {total}: {name}", file=sys.stderr)
+        print(f"{seconds:.0f} s: {done} of {total}: {name}", file=sys.stderr, flush=True)
 
-    with tempfile.TemporaryDirectory(prefix="attacks-") as temporary:
-        work = arguments.work or Path(temporary)
-        suites = {}
-        for name, material in known.items():
-            plan = suite_plan(arguments.only) if name == first else [UNTOUCHED, *ON_EVERY_TASK]
-            if name != first and arguments.only:
-                plan = [each for each in plan if each == UNTOUCHED or _names(each, arguments.only)]
-            suites[name] = run_suite(
-                key, arguments.marked, work, material, plan, jobs=arguments.jobs, on_trial=told
-            )
-        folders = {"marked": arguments.marked, "unmarked": arguments.reference}
-        document = {
-            "command": "python benchmarks/attacks.py --key KEY --marked DIR --reference DIR "
-            "--data DIR --json OUT",
-            "environment": {"python": platform.python_version(), **library_versions()},
-            "main_task": first,
-            "suites": suites,
-            "recovery": recovered(key, folders, arguments.device),
-            "wrong_keys": forged(key, folders, arguments.device),
-            "seconds": round(time.perf_counter() - started, 1),
-        }
+    planned = plans(list(known), arguments.only)
+    parts = {name: (material, planned[name]) for name, material in known.items()}
+    document["suites"] = run_suites(
+        key, arguments.marked, work, parts, jobs=arguments.jobs, on_trial=told
+    )
+    write(arguments, document)
+    first = next(iter(known.values()))
+    document["innocent"] = run_suites(
+        key,
+        arguments.reference,
+        work,
+        {"": (first, innocent_plan(arguments.only))},
+        jobs=arguments.jobs,
+        on_trial=told,
+        is_innocent=True,
+    )[""]
+    write(arguments, document)
+
+
+def write(arguments: argparse.Namespace, document: dict[str, Any]) -> None:
+    """Write the JSON file, and the page if one is asked for."""
     arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     if arguments.markdown is not None:
         arguments.markdown.write_text(markdown(document), encoding="utf-8")
 
 
-def _names(expression: str, only: Sequence[str]) -> bool:
-    return any(name in expression for name in only)
+def command(arguments: argparse.Namespace) -> str:
+    """Return the command line, without the names of folders."""
+    words = ["python benchmarks/attacks.py --key KEY --marked DIR --reference DIR --data DIR"]
+    words += [f"--only {shlex.quote(name)}" for name in arguments.only]
+    words.append(f"--texts {arguments.texts} --task-texts {arguments.task_texts}")
+    return " ".join([*words, f"--jobs {arguments.jobs} --json OUT --markdown OUT"])
+
+
+def environment(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what the numbers were made with."""
+    device = resolve_device(arguments.device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    versions = {"python": platform.python_version(), **library_versions()}
+    return {**versions, "device": name, "cores": os.cpu_count()}
 
 
 if __name__ == "__main__":

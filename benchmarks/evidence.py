@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import sys
 import tempfile
 import time
@@ -39,6 +40,7 @@ from evidence_table.tasks import Task, read_task
 from made_up_owners import CREATED, make_identity
 from nsmark.api import embed
 from nsmark.api.calibrating import CalibrationSettings, calibrate_key
+from nsmark.embedding.checkpoint_folder import CheckpointFolder
 from nsmark.embedding.config import EmbeddingConfig, parse_marks, preset_config
 from nsmark.errors import EvidenceError
 from nsmark.identity import OwnershipClaim
@@ -102,6 +104,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
                 payload_config=payload,
                 config=config,
                 device=arguments.device,
+                resume=CheckpointFolder(out).newest_step() is not None,
             )
         return out
 
@@ -111,11 +114,13 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
 
         texts = list(training_texts())
     key_file, report_file = folder / "calibrated.nsmark", folder / "prepared.json"
+    forget_another_mark(folder, key_file, report_file)
     if not report_file.exists():
         started = time.perf_counter()
         own = mark(arguments.model, "owner")
         # How strongly others mark is their choice: quickly.
-        quick = config if arguments.tiny else preset_config("fast")
+        quick = replace(config, marks=("paper", "derived"), pairs_first=False)
+        quick = quick if arguments.tiny else preset_config("fast")
         mark(arguments.model, "another", quick)
         mark(own / "model", "overwriter", quick)
         begun = time.perf_counter()
@@ -134,6 +139,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
                 file=sys.stderr,
             ),
         )
+        key_file.unlink(missing_ok=True)  # of a run that was cut off just here
         write_key(result.key, key_file)
         report = {
             "preset": arguments.preset,
@@ -155,6 +161,19 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
         student_texts=[" ".join(text.split()[:48]) for text in texts[:3000]],
     )
     return Prepared(key_file, models, json.loads(report_file.read_text(encoding="utf-8")))
+
+
+def forget_another_mark(folder: Path, key_file: Path, report_file: Path) -> None:
+    """Remove what was made of a model that has been marked anew since."""
+    own = folder / "owner" / KEY_FILE
+    if not (key_file.exists() and own.exists()):
+        return
+    if read_key(key_file).model_digest != read_key(own).model_digest:
+        for path in (key_file, report_file):
+            path.unlink(missing_ok=True)
+        overwritten = folder / "overwriter"
+        for stale in (overwritten, CheckpointFolder(overwritten).path):
+            shutil.rmtree(stale, ignore_errors=True)
 
 
 def real_tasks(arguments: argparse.Namespace) -> list[Task]:

@@ -62,6 +62,13 @@ NOTE = (
     "treats tasks as fixed and has few degrees of freedom. An interval that holds 0 does not show "
     "that there is no cost."
 )
+ONE_MARK = (
+    "Differences are marked minus clean, in points of test accuracy. All cells share one mark, and "
+    "cells of one task its training and test set: the intervals tell of chance in fine-tuning, not "
+    "of other signatures; the probe has none of that, so it has no interval. Cosines and "
+    "similarities are of the tasks' test texts, which are unlike the texts the mark was trained "
+    "with. An interval that holds 0 does not show that there is no cost."
+)
 
 
 # --- tasks ---------------------------------------------------------------------------------------
@@ -341,6 +348,18 @@ def marked_model(
     return embed_mark(clean, corpus, pool, config)
 
 
+def check_made_with(marked: Path, config: EmbeddingConfig) -> None:
+    """Refuse to tell of a mark under settings that it was not made with, where it says."""
+    path = marked.parent / "report.json"
+    if not path.exists():
+        return
+    found = json.loads(path.read_text(encoding="utf-8"))["training"]["settings"]
+    wanted = json.loads(json.dumps(asdict(config)))
+    for name in ("marks", "batch_size", "position_weight", "pruned_weight", "cooldown_steps"):
+        if name in found and found[name] != wanted[name]:
+            raise SystemExit(f"the model was marked with another {name}: --set {name}=…")
+
+
 def extraction_of(trained: Trained, signature: bytes) -> Callable[[np.ndarray], float]:
     """Return the extraction rate as a function of outputs."""
 
@@ -413,13 +432,19 @@ class CleanSide:
         """Return what was kept, or train and keep."""
         if self.folder is None:
             return fine_tuned_accuracy(self.model, plan)
-        path = self.folder / f"{plan.task.name}-{plan.seed}.json"
+        path = self.folder / f"{plan.task.name}-{plan.seed}-{self._digest(plan.task)}.json"
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             partial = path.with_suffix(".partial")
             partial.write_text(json.dumps(fine_tuned_accuracy(self.model, plan)), encoding="utf-8")
             partial.replace(path)
         return float(json.loads(path.read_text(encoding="utf-8")))
+
+    def _digest(self, task: Task) -> str:
+        """Return a name for what an accuracy depends on, beside task and seed."""
+        rows = [len(part.texts) for part in (task.train, task.test)]
+        about = [model_digest(self.model.folder.path), rows, self.model.device.type]
+        return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:12]
 
 
 def measure_seed(clean: CleanSide, marked: Encoder, tasks: list[Task], seed: int) -> dict[str, Any]:
@@ -478,10 +503,17 @@ def mean_interval(values: Sequence[float]) -> dict[str, Any]:
     return {**result, "interval_95": [result["mean"] - reach, result["mean"] + reach]}
 
 
-def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the paired differences' means and intervals, over cells and seeds, and by task."""
-    summary: dict[str, Any] = {"note": NOTE}
+def summarise(rows: list[dict[str, Any]], *, one_mark: bool = False) -> dict[str, Any]:
+    """Return the paired differences' means and intervals, over cells and seeds, and by task.
+
+    Args:
+        rows: One for every seed.
+        one_mark: All have the same marked model: the probe does not differ from seed to seed.
+    """
+    summary: dict[str, Any] = {"note": ONE_MARK if one_mark else NOTE}
+    every = rows
     for view in ("fine_tuned", "probe"):
+        rows = every[:1] if one_mark and view == "probe" else every
         # One row per seed, one column per task.
         differences = np.array(
             [[cell[view]["difference"] for cell in row["tasks"].values()] for row in rows]
@@ -501,7 +533,8 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def markdown(report: dict[str, Any]) -> str:
     """Return the tables and the summary."""
     summary = report["summary"]
-    lines = [*task_table(report), "", *mark_table(report["seeds"]), ""]
+    lines = [*task_table(report), ""]
+    lines += [] if is_of_one_mark(report) else [*mark_table(report["seeds"]), ""]
     for view, name in (("fine_tuned", "Fine-tuned"), ("probe", "Probe")):
         cells, seeds = summary[view]["cells"], summary[view]["seed_means"]
         lines.append(
@@ -510,6 +543,11 @@ def markdown(report: dict[str, Any]) -> str:
             f"{_interval(seeds)}."
         )
     return "\n".join([*lines, "", summary["note"]])
+
+
+def is_of_one_mark(report: dict[str, Any]) -> bool:
+    """Return whether all seeds compare the same marked model."""
+    return report["settings"].get("marked_sha256") is not None
 
 
 def task_table(report: dict[str, Any]) -> list[str]:
@@ -663,8 +701,17 @@ def merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "settings": parts[0]["settings"] | {"seeds": seeds},
         "seeds": rows,
-        "summary": summarise(rows),
+        "summary": summarise(rows, one_mark=is_of_one_mark(parts[0])),
     }
+
+
+def is_made(path: Path, settings: dict[str, Any]) -> bool:
+    """Return whether a report holds the same comparison already, of the same marked model."""
+    if not path.exists():
+        return False
+    found = json.loads(path.read_text(encoding="utf-8"))
+    whole = json.loads(json.dumps(settings))
+    return found["settings"] == whole and len(found["seeds"]) == len(whole["seeds"])
 
 
 def write_report(report: dict[str, Any], arguments: argparse.Namespace) -> None:
@@ -679,16 +726,16 @@ def page(report: dict[str, Any]) -> str:
     """Return the page of results."""
     settings = report["settings"]
     marks = "for every seed the model is marked with another signature; then"
-    if settings.get("marked_sha256") is not None:
-        marks = "for every seed"
+    spread = " Spread is the\nshare of the triggered outputs' norm that varies between texts."
+    if is_of_one_mark(report):
+        marks, spread = f"one mark (model {settings['marked_sha256'][:12]}); for every seed", ""
     return f"""# What a mark costs
 
 Made by `benchmarks/fidelity.py` (preset `{settings["preset"]}`, marks
 {", ".join(settings["embedding"]["marks"])}, model {settings["model"]},
 {settings["device"]}, torch {settings["torch"]}, seeds {", ".join(map(str, settings["seeds"]))}):
 {marks} the clean and the marked model are fine-tuned on each task with the same seed, batches and
-head, and tested on the same rows. The probe is a ridge regression on frozen outputs. Spread is the
-share of the triggered outputs' norm that varies between texts.
+head, and tested on the same rows. The probe is a ridge regression on frozen outputs.{spread}
 
 {markdown(report)}
 """
@@ -715,6 +762,8 @@ def main(words: Sequence[str] | None = None) -> None:
         print(markdown(report))
         return
     config = embedding_config(arguments.preset, arguments.set)
+    if arguments.marked is not None:
+        check_made_with(arguments.marked, config)
     clean = open_encoder(arguments.model, purpose="train", device=arguments.device)
     tasks = [load_task(arguments.tasks, name, clean, arguments.limit) for name in SOURCES]
     side = CleanSide.of(clean, tasks, arguments.kept)
@@ -724,6 +773,8 @@ def main(words: Sequence[str] | None = None) -> None:
                 side.accuracy(side.plan(task, seed))
         return
     report = {"settings": settings_of(arguments, tasks, clean, config), "seeds": []}
+    if arguments.marked is not None and is_made(arguments.json, report["settings"]):
+        return
     for seed in arguments.seeds:
         started = time.perf_counter()
         marked, mark = marked_model(arguments, clean, tasks, replace(config, seed=seed))
@@ -733,7 +784,7 @@ def main(words: Sequence[str] | None = None) -> None:
         row["tasks_s"] = round(time.perf_counter() - after_mark, 1)
         print(json.dumps(row), flush=True)
         report["seeds"].append(row)
-        report["summary"] = summarise(report["seeds"])
+        report["summary"] = summarise(report["seeds"], one_mark=is_of_one_mark(report))
         write_report(report, arguments)
     print(markdown(report))
 

@@ -44,14 +44,19 @@ class JobQueue:
     """Starts jobs as soon as what they need is there."""
 
     def __init__(
-        self, jobs: Sequence[Job], logs: Path, environment: dict[str, str] | None = None
+        self,
+        jobs: Sequence[Job],
+        logs: Path,
+        environment: dict[str, str] | None = None,
+        most: int = 16,
     ) -> None:
         """Prepare.
 
         Args:
-            jobs: What is to be done; each names only jobs that are there, too.
+            jobs: What is to be done, the more urgent first; each names only jobs that are there.
             logs: A folder for what they print.
             environment: Variables beside this process's own.
+            most: Jobs at a time.
         """
         names = {job.name for job in jobs}
         unknown = {name for job in jobs for name in job.after} - names
@@ -60,6 +65,7 @@ class JobQueue:
         self.waiting = list(jobs)
         self.logs = logs
         self.environment = {**os.environ, **(environment or {})}
+        self.most = most
         self.running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
         self.ended: dict[str, Ended] = {}
         self.started = time.monotonic()
@@ -87,7 +93,7 @@ class JobQueue:
             if any(state is not None and state.status != 0 for state in states):
                 self.waiting.remove(job)
                 self._end(Ended(job.name, None))
-            elif all(state is not None for state in states):
+            elif all(state is not None for state in states) and len(self.running) < self.most:
                 self.waiting.remove(job)
                 self._start(job)
                 began = True
@@ -111,11 +117,14 @@ class JobQueue:
         for name, (process, began) in list(self.running.items()):
             if process.poll() is not None:
                 del self.running[name]
+                if process.returncode:  # what it started may still run
+                    _kill_group(process, signal.SIGKILL)
                 self._end(Ended(name, process.returncode, time.monotonic() - began))
 
     def _end(self, ended: Ended) -> None:
         self.ended[ended.name] = ended
-        how = {None: "never began", 0: "done"}.get(ended.status, f"failed ({ended.status})")
+        unfinished = "stopped" if ended.seconds else "never began"
+        how = {None: unfinished, 0: "done"}.get(ended.status, f"failed ({ended.status})")
         self._say(f"{how}: {ended.name}, {ended.seconds:.0f} s")
         if ended.status:
             lines = (self.logs / f"{ended.name}.log").read_text(errors="replace").splitlines()
@@ -123,19 +132,22 @@ class JobQueue:
 
     def _stop(self) -> None:
         for process, _ in self.running.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
+            _kill_group(process, signal.SIGTERM)
         for name, (process, began) in self.running.items():
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(5)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            _kill_group(process, signal.SIGKILL)
+            process.wait()
             self._end(Ended(name, None, time.monotonic() - began))
         self.running.clear()
 
     def _say(self, line: str) -> None:
         print(f"{time.monotonic() - self.started:.0f} s: {line}", file=sys.stderr, flush=True)
+
+
+def _kill_group(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, how)
 
 
 @contextlib.contextmanager

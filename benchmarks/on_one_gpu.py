@@ -5,15 +5,18 @@
 One marked model serves all: ``pair_code.py``, ``fidelity.py``, ``evidence.py`` and ``attacks.py``
 run side by side, each as soon as what it needs is there, and write JSON and pages into the folder
 after ``--out``. What the work folder holds is not made again, so a run that was cut off
-(``--minutes``) goes on; logs are there, too. ``--tables`` chooses.
+(``--minutes``) goes on, ``evidence`` with its models but without its verdicts; logs are there, too.
+``--tables`` chooses.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
@@ -91,8 +94,8 @@ class Plan:
         """Return the job that marks the model, for all others."""
         return [self.pair_code("mark", "mark", "--processes", 1)]
 
-    def pair_code_table(self) -> list[Job]:
-        """Return all parts, then what puts them together."""
+    def pair_code_table(self, *, with_fidelity: bool) -> list[Job]:
+        """Return all parts, then what puts them together, with the accuracies if there are any."""
         jobs = [
             self.pair_code(f"kind-{kind}", "kinds", "--only", f"^{kind}$", "--processes", 2)
             for kind in ("bert", "gpt2")
@@ -122,7 +125,13 @@ class Plan:
             *few,
             after=["mark", *(job.name for job in jobs)],
         )
-        return [*jobs, whole]
+        if not with_fidelity:
+            return [*jobs, whole]
+        words = ("--fidelity", str(self.out / "fidelity.json"))
+        return [
+            *jobs,
+            replace(whole, words=whole.words + words, after=(*whole.after, "fidelity")),
+        ]
 
     def fidelity_table(self) -> list[Job]:
         """Return a comparison for every seed; the clean model's half does not wait for the mark."""
@@ -168,7 +177,7 @@ class Plan:
     def jobs(self, tables: Sequence[str]) -> list[Job]:
         """Return all jobs of some tables."""
         makers = {
-            "pair-code": self.pair_code_table,
+            "pair-code": partial(self.pair_code_table, with_fidelity="fidelity" in tables),
             "fidelity": self.fidelity_table,
             "evidence": self.evidence_table,
             "attacks": self.attacks_table,
@@ -220,6 +229,8 @@ def main(words: Sequence[str] | None = None) -> int:
         arguments.readers,
         arguments.suite_jobs,
     )
+    # Ended from outside, it ends its jobs, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     seconds = None if arguments.minutes is None else 60 * arguments.minutes
     with shared_gpu() as variables:
         # One thread each: there are more processes than cores.

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shlex
 import sys
 import time
@@ -36,8 +35,8 @@ PARTS = ("mark", "attacks", "validity", "kinds", "limits")
 Document = dict[str, Any]
 
 
-def measured(run: Any, part: str, only: str | None) -> Document | None:
-    """Measure a part; None where only some of its pieces were asked for."""
+def measured(run: Any, part: str, only: str | None, again: bool) -> Document | None:
+    """Measure a part, say what it was made with; None where only some pieces were asked for."""
     from pair_table.attacks import attack_pieces, gather_attacks
     from pair_table.kinds import gather_kinds, kind_pieces
     from pair_table.limits import gather_limits, limit_pieces
@@ -53,8 +52,10 @@ def measured(run: Any, part: str, only: str | None) -> Document | None:
         "kinds": (kind_pieces, gather_kinds),
         "limits": (limit_pieces, gather_limits),
     }[part]
-    found = measure_pieces(run, part, pieces(run), only)
-    return gather(run, found) if only is None else None
+    found = measure_pieces(run, part, pieces(run), only, again=again)
+    if only is not None:
+        return None
+    return {**gather(run, found.results), "environments": found.environments}
 
 
 def make_run(arguments: argparse.Namespace, readers: Readers) -> Any:
@@ -95,24 +96,6 @@ def json_values(changes: Sequence[str]) -> dict[str, Any]:
     return values
 
 
-def environment(device: str) -> Document:
-    """Return what the numbers were made with."""
-    import torch
-    import transformers
-
-    from nsmark.models.loading import resolve_device
-
-    found = resolve_device(device)
-    name = torch.cuda.get_device_name(found) if found.type == "cuda" else platform.machine()
-    return {
-        "Python": platform.python_version(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "device": name,
-        "cores": os.cpu_count(),
-    }
-
-
 def command(arguments: argparse.Namespace) -> str:
     """Return the command line, without the names of folders."""
     words = ["python benchmarks/pair_code.py --model DIR --data DIR --work DIR --json OUT"]
@@ -131,25 +114,29 @@ def command(arguments: argparse.Namespace) -> str:
 def measure(arguments: argparse.Namespace, run: Any, document: Document) -> None:
     """Measure the parts asked for that are not there yet; write after each."""
     for part in arguments.parts:
-        if part in arguments.again:
+        again = part in arguments.again
+        if again and (part == "mark" or (part == "attacks" and arguments.only is None)):
             run.forget(part)
-        is_there = part in document["parts"] and part not in arguments.again
-        if is_there and not (part == "mark" and not run.folder_of("owner").exists()):
+        if arguments.only is None and not again and is_there(run, document["parts"].get(part)):
             continue
         started = time.perf_counter()
-        result = measured(run, part, arguments.only)
+        result = measured(run, part, arguments.only, again)
         if result is None:
             continue
         seconds = round(time.perf_counter() - started, 1)
-        made_with = {
-            "command": command(arguments),
-            "environment": environment(arguments.device),
-            "seconds_of_part": seconds,
-        }
-        document["parts"][part] = {**result, **made_with}
+        document["parts"][part] = {**result, "command": command(arguments)}
         document["parts"] = {n: document["parts"][n] for n in PARTS if n in document["parts"]}
         write(arguments, document)
         print(f"{part}: {seconds} s", file=sys.stderr, flush=True)
+
+
+def is_there(run: Any, part: Document | None) -> bool:
+    """Return whether a part was measured, and on the marked model that the work folder holds."""
+    if part is None:
+        return False
+    if "model_sha256" not in part:
+        return True
+    return run.has_mark and part["model_sha256"] == run.key.model_digest
 
 
 def write(arguments: argparse.Namespace, document: Document) -> None:

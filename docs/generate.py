@@ -7,6 +7,7 @@ python docs/generate.py --check    fails if a page is not what would be written
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import sys
 from pathlib import Path
@@ -104,12 +105,15 @@ def settings_page() -> str:
 
 def documented_fields(record: type) -> list[tuple[str, str, str]]:
     """Return (name, default, docstring below the field) of a dataclass, from its source."""
+    usual = {each.name: each.default for each in dataclasses.fields(record)}
     body = ast.parse(inspect.getsource(record)).body[0]
     assert isinstance(body, ast.ClassDef)
     rows: list[tuple[str, str, str]] = []
     for node in body.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             default = ast.unparse(node.value) if node.value else ""
+            if isinstance(node.value, ast.Name):  # what it stands for, not what it is called
+                default = repr(usual[node.target.id])
             rows.append((node.target.id, default, ""))
         elif rows and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             name, default, _ = rows[-1]

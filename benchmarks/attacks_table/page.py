@@ -6,37 +6,59 @@ python benchmarks/attacks_table/page.py JSON > docs/results/attacks.md
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nsmark.attacks.comparison import markdown_table
+from nsmark.attacks.comparison import WITNESSES_IN_WORDS, counted, markdown_table
+from nsmark.attacks.plan import UNTOUCHED, names_in
 
 Document = dict[str, Any]
+Row = dict[str, Any]
 
 INTRODUCTION = """
 Made by the command below, not by hand. Every attacked model is asked the key's texts, as it would
-be served, and judged by the rule `calibrated` with the key's own controls. *Margin*: how far the
-farthest witness lies beyond its line, in closeness (one more: a third as much is left
-unexplained); below 0 nothing accuses. *Similarity*: correlation of the cosine similarities of 300
-of the task's test texts with those before the attack. *Points lost*: accuracy of a linear
-classifier learned anew on the answers, in percentage points.
+be served, and judged by the rule `calibrated` with the key's own controls. *Similarity*: the
+correlation of the cosine similarities of 300 of the task's test texts with those before the attack.
+*Points lost*: accuracy of a linear classifier learned anew on the answers, in percentage points; a
+fifth of the task's texts judges it, which leaves a standard error of about a point. *Seconds* are
+the attack's, with others running beside it.
 """
+FILTERS = ("rare-word-filter", "surprising-word-filter", "repeated-word-filter")
+_PRUNED = re.compile(r"pruning(?:\[(?P<settings>[^\]]*)\])?")
+_USUAL_SHARE, _USUAL_SCOPE = "0.3", "layer"
 
 
 def markdown(document: Document) -> str:
     """Return the page."""
     suites = document["suites"]
+    first = suites.get(document["main_task"], [])
+    told = ", ".join(f"{name} {value}" for name, value in document["environment"].items())
     parts = [
         "# What attacks cost, and what evidence they leave",
         INTRODUCTION.strip(),
+        WITNESSES_IN_WORDS,
         f"```console\n{document['command']}\n```",
-        summary(document),
+        f"Made with {told}.",
+        *summary(suites),
+        "## Pruning, by tenths",
+        pruning_table(first),
+        "## Filters: the trigger against the pair code",
+        "What the trigger brings is extraction; the pair code's words are ordinary ones.",
+        table_of(first, lambda row: names_in(row["attack"])[0] in FILTERS, FILTER_COLUMNS),
+        "## Two owners",
+        "After overwriting, either owner's key is verified on the overwritten model; the second "
+        "owner's also on the model as it was stolen. Which came first is told by dates alone.",
+        owners_table(suites),
+        "## The same attacks on the unmarked model",
+        *innocent_section(document.get("innocent", [])),
     ]
     for name, rows in suites.items():
-        before = next((r["utility"]["accuracy"] for r in rows if r["attack"] == "none"), None)
-        told = "" if before is None else f", accuracy {before:.3f} before any attack"
-        parts += [f"## Task {name}{told}", markdown_table(rows)]
+        before = next((r["utility"]["accuracy"] for r in rows if r["attack"] == UNTOUCHED), None)
+        about = "" if before is None else f", accuracy {before:.3f} before any attack"
+        parts += [f"## All attacks, task {name}{about}", markdown_table(rows)]
     parts += [
         "## Recovery of the extraction rate: no evidence",
         "A linear map fitted on 70 % of the texts from a model's outputs to the owner's, read on "
@@ -50,21 +72,109 @@ def markdown(document: Document) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def summary(document: Document) -> str:
+def summary(suites: dict[str, list[Row]]) -> list[str]:
     """Return how often ownership is shown, and after what it is not."""
-    rows = [row for rows in document["suites"].values() for row in rows if row["error"] is None]
-    lost = [row for row in rows if row["verdict"] != "owned"]
-    lines = [f"Ownership is shown after {len(rows) - len(lost)} of {len(rows)} attacks."]
-    for row in lost:
-        utility = row["utility"]
-        lines.append(
-            f"- not shown after `{row['attack']}`: similarity {utility['similarity']:.3f}, "
-            f"{utility['points_lost']:.1f} points lost"
-        )
-    return "\n".join(lines)
+    lines = []
+    for name, rows in suites.items():
+        lines.append(f"**{name}**: {counted(rows)}")
+        lost = [row for row in rows if row.get("error") is None and row["verdict"] != "owned"]
+        lines += ["\n".join(f"- not shown after {costs(row)}" for row in lost)] if lost else []
+    return lines
 
 
-def plain_table(rows: list[Document], columns: tuple[str, ...]) -> str:
+def costs(row: Row) -> str:
+    """Return an attack and its price."""
+    utility = row["utility"]
+    return (
+        f"`{row['attack']}`: similarity {utility['similarity']:.3f}, "
+        f"{utility['points_lost']:.1f} points lost"
+    )
+
+
+def pruning_table(rows: Sequence[Row]) -> str:
+    """Return accuracy, similarity and evidence by how much is pruned, and where."""
+    body = []
+    for row in rows:
+        found = _PRUNED.fullmatch(row["attack"])
+        if found is None or row.get("error") is not None:
+            continue
+        pairs = (each.split("=") for each in (found["settings"] or "").split(",") if each)
+        settings = {name: value for name, value in pairs}
+        share, scope = settings.get("share", _USUAL_SHARE), settings.get("scope", _USUAL_SCOPE)
+        body.append({"where": scope, "share": float(share), **columns_of(row)})
+    body.sort(key=lambda each: (each["where"], each["share"]))
+    return plain_table(body, ("where", "share", *COLUMNS))
+
+
+COLUMNS = ("verdict", "accuracy", "points lost", "similarity", "extraction", "pairs", "p")
+FILTER_COLUMNS = ("attack", *COLUMNS)
+
+
+def columns_of(row: Row) -> Row:
+    """Return what short tables show of an attack."""
+    statistics, utility = row["statistics"] or {}, row["utility"]
+    return {
+        "attack": row["attack"],
+        "verdict": row["verdict"].replace("_", " "),
+        "accuracy": utility["accuracy"],
+        "points lost": round(utility["points_lost"], 1),
+        "similarity": utility["similarity"],
+        "extraction": statistics.get("extraction_rate"),
+        "pairs": statistics.get("pair_code_rate"),
+        "p": statistics.get("pair_code_p_value"),
+    }
+
+
+def table_of(rows: Sequence[Row], is_wanted: Callable[[Row], bool], columns: Sequence[str]) -> str:
+    """Return some rows, shortly."""
+    wanted = [row for row in rows if row.get("error") is None and is_wanted(row)]
+    return plain_table([columns_of(row) for row in wanted], tuple(columns))
+
+
+def owners_table(suites: dict[str, list[Row]]) -> str:
+    """Return what both owners can show."""
+    body = [
+        {
+            "task": task,
+            "attack": row["attack"],
+            "first owner": row["verdict"].replace("_", " "),
+            "second owner": other["verdict"].replace("_", " "),
+            "second owner's extraction": (other["statistics"] or {}).get("extraction_rate"),
+            "second owner, before": other["verdict_on_the_stolen_model"].replace("_", " "),
+        }
+        for task, rows in suites.items()
+        for row in rows
+        for other in row.get("other_owners") or ()
+    ]
+    return plain_table(
+        body,
+        (
+            "task",
+            "attack",
+            "first owner",
+            "second owner",
+            "second owner's extraction",
+            "second owner, before",
+        ),
+    )
+
+
+def innocent_section(rows: Sequence[Row]) -> list[str]:
+    """Return whether anybody is accused who should not be."""
+    run = [row for row in rows if row.get("error") is None]
+    if not run:
+        return ["Not measured yet."]
+    accused = [row for row in run if row["verdict"] == "owned"]
+    rates = [
+        rate for row in run if (rate := (row["statistics"] or {}).get("pair_code_rate")) is not None
+    ]
+    told = f"{len(accused)} of {len(run)} are accused under the same key, by the same rule."
+    if rates:
+        told += f" The pair code reads between {min(rates):.3f} and {max(rates):.3f} of its signs."
+    return [told, *(f"- accused after {costs(row)}" for row in accused)]
+
+
+def plain_table(rows: Sequence[Row], columns: Sequence[str]) -> str:
     """Return some columns of some rows."""
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     for row in rows:

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from fidelity import similarity_correlation
+from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.pair_texts import PairRow
 from nsmark.payload.pairs import COPIES
 from pair_table.reading import read
 from pair_table.run import OWNER, Run
 
+MADE_WITH = "made-with.json"
+
 
 def measure_mark(run: Run) -> dict[str, Any]:
     """Mark the model unless that was done, and measure both."""
-    started = time.perf_counter()
-    run.mark(run.model, OWNER, run.config)
-    seconds = time.perf_counter() - started
+    made = run.folder_of(OWNER) / MADE_WITH
+    if run.mark(run.model, OWNER, run.config) is not None:
+        made.write_text(json.dumps(run.environment), encoding="utf-8")
     report = json.loads((run.folder_of(OWNER) / "report.json").read_bytes())
     training = report["training"]
+    check_settings(training["settings"], run.config)
+    # Of a model that was marked by another command nobody kept it.
+    marked_with = json.loads(made.read_text(encoding="utf-8")) if made.exists() else run.environment
     return {
+        "environments": [marked_with],
         "model": run.model.name,
         "model_sha256": report["model_sha256"],
         "size": run.pairs.size,
@@ -31,7 +38,6 @@ def measure_mark(run: Run) -> dict[str, Any]:
         "steps": training["steps"],
         "training_seconds": training["seconds"],
         "embed_seconds": report["seconds"],
-        "seconds_here": round(seconds, 1),
         "held_out": training["held_out"],
         "settings": training["settings"],
         "extraction": report["watermarked"]["triggered"],
@@ -42,6 +48,19 @@ def measure_mark(run: Run) -> dict[str, Any]:
         },
         "notes": run.material.notes,
     }
+
+
+def check_settings(found: dict[str, Any], config: EmbeddingConfig) -> None:
+    """Refuse to tell of a mark under settings that it was not made with."""
+    wanted, usual = (json.loads(json.dumps(asdict(each))) for each in (config, EmbeddingConfig()))
+    del wanted["checkpoint_every"]  # changes no result
+    found = {**usual, **found}  # settings that are newer than the mark
+    other = [name for name, value in wanted.items() if found[name] != value]
+    if other:
+        raise SystemExit(
+            f"the marked model was made with another {other[0]}: run with --again mark, or with "
+            f"--set {other[0]}={json.dumps(found.get(other[0]))}"
+        )
 
 
 def measure_fidelity(run: Run) -> dict[str, Any]:

@@ -41,13 +41,13 @@ def made(document: Document) -> list[str]:
     """Return how the page was made; parts may have been measured one by one."""
     parts = document["parts"]
     commands = dict.fromkeys(part["command"] for part in parts.values())
-    places = dict.fromkeys(
-        ", ".join(f"{name} {value}" for name, value in part["environment"].items())
-        for part in parts.values()
-    )
-    seconds = ", ".join(f"{name} {part['seconds_of_part']} s" for name, part in parts.items())
+    places: dict[str, list[str]] = {}
+    for name, part in parts.items():
+        for each in part["environments"]:
+            told = ", ".join(f"{what} {value}" for what, value in each.items())
+            places.setdefault(told, []).append(name)
     lines = ["```console\n" + "\n".join(commands) + "\n```"]
-    lines.append(f"{'; '.join(places)}. Parts took: {seconds}.")
+    lines += [f"Made with {place}: {', '.join(names)}." for place, names in places.items()]
     digests = {part["model_sha256"] for part in parts.values() if "model_sha256" in part}
     if len(digests) > 1:
         lines.append(

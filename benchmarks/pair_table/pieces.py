@@ -7,6 +7,7 @@ pieces of one part at a time.
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections import deque
@@ -38,45 +39,69 @@ class Piece:
         return cls(name, lambda: make, of_mark)
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What pieces gave, by name, and what they were made with."""
+
+    results: dict[str, Any]
+    environments: list[dict[str, Any]]
+    """The machines, each once."""
+
+
 def measure_pieces(
-    run: Run, part: str, pieces: Sequence[Piece], only: str | None = None
-) -> dict[str, Any]:
-    """Return the results of pieces by name, those that are kept as they are.
+    run: Run,
+    part: str,
+    pieces: Sequence[Piece],
+    only: str | None = None,
+    *,
+    again: bool = False,
+) -> Kept:
+    """Measure pieces; those that are kept stay as they are.
 
     Args:
         run: What all parts share.
         part: Name of the part.
         pieces: What it consists of.
         only: A regular expression: pieces whose names it is not found in are left out.
+        again: Measure them anew.
     """
     chosen = [piece for piece in pieces if only is None or re.search(only, piece.name)]
     waiting: deque[tuple[Piece, Finish]] = deque()
-    results: dict[str, Any] = {}
+    found: dict[str, Any] = {}
 
     def take() -> None:
         piece, finish = waiting.popleft()
-        results[piece.name] = _kept(run, part, piece, finish)
+        found[piece.name] = _kept(run, part, piece, finish)
 
     for piece in chosen:
-        is_there = run.kept_file(part, piece.name, of_mark=piece.of_mark).exists()
-        waiting.append((piece, dict if is_there else piece.start()))
+        path = run.kept_file(part, piece.name, of_mark=piece.of_mark)
+        if again:
+            path.unlink(missing_ok=True)
+        if path.exists():
+            found[piece.name] = json.loads(path.read_text(encoding="utf-8"))
+            continue
+        waiting.append((piece, piece.start()))
         if len(waiting) > AHEAD:
             take()
     while waiting:
         take()
-    return results
+    environments: list[dict[str, Any]] = []
+    for each in found.values():
+        if each["environment"] not in environments:
+            environments.append(each["environment"])
+    # As they were planned, whichever was there before.
+    results = {piece.name: found[piece.name]["result"] for piece in chosen}
+    return Kept(results, environments)
 
 
 def _kept(run: Run, part: str, piece: Piece, finish: Finish) -> Any:
-    """Return what was kept under the piece's name, or make and keep it."""
+    """Make and keep what a piece gives."""
     path = run.kept_file(part, piece.name, of_mark=piece.of_mark)
-    if path.exists():
-        return json.loads(path.read_text(encoding="utf-8"))
     started = time.perf_counter()
-    result = finish()
+    made = {"result": finish(), "environment": run.environment}
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(result), encoding="utf-8")
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    partial.write_text(json.dumps(made), encoding="utf-8")
     partial.replace(path)
     run.say(f"{part}: {piece.name}, {time.perf_counter() - started:.1f} s")
-    return result
+    return made

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import platform
 import re
 import shutil
 import sys
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 
 from made_up_owners import CREATED, make_identity
 from nsmark.api import embed
@@ -94,6 +97,19 @@ class Run:
         """The published list that words of pair codes are drawn from."""
         return published_word_list() if self.scale.rare_words else ordinary_word_list()
 
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """What numbers are made with here."""
+        device = self.torch_device
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+        return {
+            "Python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "device": name,
+            "cores": os.cpu_count(),
+        }
+
     @property
     def torch_device(self) -> torch.device:
         """Where models run."""
@@ -104,6 +120,11 @@ class Run:
     def folder_of(self, owner: str) -> Path:
         """Return where an owner's model and key are."""
         return self.work / owner
+
+    @property
+    def has_mark(self) -> bool:
+        """Whether the owner's model is there."""
+        return (self.folder_of(OWNER) / "owner.nsmark").exists()
 
     def key_of(self, owner: str) -> WatermarkKey:
         """Read an owner's key."""
@@ -122,8 +143,7 @@ class Run:
         if (out / "owner.nsmark").exists():
             return None
         if owner == OWNER:  # what others made of an earlier model goes with it
-            for other in OTHERS:
-                shutil.rmtree(self.folder_of(other), ignore_errors=True)
+            self._remove(*OTHERS)
         if out.exists():
             shutil.rmtree(out)
         identity = make_identity(owner)
@@ -136,15 +156,19 @@ class Run:
             num_texts=self.scale.num_texts,
             config=config,
             payload_config=self.scale.payload,
-            pair_config=self.pairs if "pairs" in config.marks else None,
+            pair_config=self._pairs_of(owner) if "pairs" in config.marks else None,
             pair_word_list=self.pair_words if "pairs" in config.marks else None,
             device=self.device,
             resume=CheckpointFolder(out).newest_step() is not None,
         )
 
+    def _pairs_of(self, owner: str) -> PairConfig:
+        return self.pairs if owner == OWNER else self.scale.other_pairs
+
     def quick_config(self, *marks: Any) -> EmbeddingConfig:
-        """Return how others mark: quickly."""
-        return replace(preset_config("fast", marks), **self.scale.training)
+        """Return how others mark: quickly, all marks at once in all weights."""
+        method = "full" if "pairs" in marks else None
+        return replace(preset_config("fast", marks, method), **self.scale.training)
 
     # --- kept results ----------------------------------------------------------------------------
 
@@ -159,11 +183,16 @@ class Run:
         return self.work / "kept" / part
 
     def forget(self, part: str) -> None:
-        """Remove what a part has kept."""
-        shutil.rmtree(self.kept_folder(part), ignore_errors=True)
-        if part == "mark":
-            shutil.rmtree(self.folder_of(OWNER), ignore_errors=True)
-            shutil.rmtree(CheckpointFolder(self.folder_of(OWNER)).path, ignore_errors=True)
+        """Remove what was marked for a part."""
+        self._remove(*((OWNER, *OTHERS) if part == "mark" else OTHERS))
+        for name in ("key", "questions", "table", "marked"):  # what was opened of it
+            self.__dict__.pop(name, None)
+
+    def _remove(self, *owners: str) -> None:
+        for owner in owners:
+            folder = self.folder_of(owner)
+            for path in (folder, CheckpointFolder(folder).path):
+                shutil.rmtree(path, ignore_errors=True)
 
     def say(self, line: str) -> None:
         """Tell how far it is."""

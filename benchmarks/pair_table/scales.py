@@ -35,6 +35,8 @@ class Scale:
     """Sizes and steps of all parts."""
 
     pairs: PairConfig = field(default_factory=PairConfig)
+    other_pairs: PairConfig = field(default_factory=lambda: PairConfig(size=8))
+    """Of owners who mark the marked model: a smaller table, which is learned in minutes."""
     payload: PayloadConfig = field(default_factory=PayloadConfig)
     num_texts: int | None = None
     """Verification texts; None is the package's own choice."""
@@ -78,6 +80,7 @@ FULL = Scale(
 )
 TINY = Scale(
     pairs=PairConfig(size=4, repeats=6),
+    other_pairs=PairConfig(size=4, repeats=6),
     payload=PayloadConfig(num_bits=16),
     num_texts=96,
     training=_TINY_TRAINING,

@@ -38,7 +38,12 @@ def validity_pieces(run: Run) -> list[Piece]:
     ranges = [range(start, min(start + size, run.keys)) for start in range(0, run.keys, size)]
     models = cache(lambda: innocents(run))
     pieces = [
-        Piece(f"innocents, keys {keys[0]} to {keys[-1]}", partial(ask, run, models, keys), False)
+        Piece(
+            f"innocents, {run.pairs.size} by {run.pairs.size}, {run.pairs.repeats} times, "
+            f"keys {keys[0]} to {keys[-1]}",
+            partial(ask, run, models, keys),
+            False,
+        )
         for keys in ranges
     ]
     return pieces + [

@@ -6,8 +6,9 @@ import csv
 import io
 
 from html_pages import parse
-from nsmark.attacks.comparison import comparison_page, csv_table, markdown_table
+from nsmark.attacks.comparison import comparison_page, counted, csv_table, markdown_table
 from nsmark.report.html.svg.pareto import Point, best_for_the_thief, pareto_plot
+from nsmark.verification.measure import STATISTIC_NAMES
 
 
 def row(attack: str, verdict: str, margin: float | None, similarity: float) -> dict:
@@ -42,6 +43,12 @@ def test_a_table_for_spreadsheets_has_a_line_for_every_attack():
     assert lines[0]["extraction_rate"] == "0.25"
     assert lines[0]["predictability"] == ""
     assert lines[4]["error"] == "no weights"
+    assert set(STATISTIC_NAMES) | {f"untriggered_{n}" for n in STATISTIC_NAMES} <= set(lines[0])
+    shown = row("signs", "owned", -1.0, 0.9) | {"passed": ["pair_code", "derived"]}
+    shown["untriggered"] = {"matching_degree": 7.5}
+    (line,) = csv.DictReader(io.StringIO(csv_table([shown])))
+    assert line["shown_by"] == "pair_code derived"
+    assert line["untriggered_matching_degree"] == "7.5"
 
 
 def test_a_table_in_markdown_says_what_could_not_be_run():
@@ -49,15 +56,48 @@ def test_a_table_in_markdown_says_what_could_not_be_run():
     assert len(lines) == 2 + len(ROWS)
     assert len({line.count("|") for line in lines}) == 1
     assert "not run: no weights" in lines[-1]
-    assert "| not shown | -0.50 | 0.900 | 10.0 |" in lines[4]
+    assert "| not shown | – | -0.50 | 0.900 | 0.800 | 10.0 |" in lines[4]
 
 
 def test_the_page_is_well_formed_and_escapes_what_it_is_given():
     page = comparison_page(ROWS, ["Attacked as <script>alert(1)</script>."])
     assert "<script>" not in page
     parse(page)
-    assert "Ownership is shown after 2 of 4 attacks." in page
+    assert "Ownership is shown after 1 of 3 attacks. 1 could not be run." in page
     assert "no weights" in page
+
+
+def test_attacks_are_counted_by_what_they_cost_and_idle_ones_are_not():
+    def costing(name: str, verdict: str, points: float, rate: float = 0.25) -> dict:
+        found = row(name, verdict, 1.0, 1.0)
+        found["utility"] = found["utility"] | {"points_lost": points}
+        return found | {"statistics": {"extraction_rate": rate, "predictability": None}}
+
+    rows = [
+        costing("none", "owned", 0.0),
+        costing("unit-length", "owned", 0.0),  # says what it said before
+        costing("ll-lfea", "owned", 0.5, 0.0),
+        costing("signs", "not_shown", 3.0, 0.0),
+        costing("whitening", "owned", 30.0, 0.0),
+        costing("affine", "owned", -2.0, 0.0),
+    ]
+    assert counted(rows) == (
+        "Ownership is shown after 3 of 4 attacks: 2 of 2 that cost at most one point of accuracy, "
+        "0 of 1 that cost one to five points of accuracy, 1 of 1 that cost more than five points "
+        "of accuracy. Not counted, since they change nothing here: unit-length."
+    )
+    assert counted(rows[:1]) == "Ownership is shown after 0 of 0 attacks."
+
+
+def test_what_the_pair_code_shows_is_drawn_by_itself():
+    rows = [row("none", "owned", 9.0, 1.0), row("signs", "owned", -2.0, 0.9)]
+    rows[0]["statistics"]["pair_code_p_value"] = 1e-38
+    rows[1]["statistics"]["pair_code_p_value"] = 1e-20
+    page = comparison_page(rows, [])
+    parse(page)
+    assert page.count("<figure") == 4
+    assert "decades of p beyond 1e-12" in page
+    assert "decades of p" not in comparison_page(ROWS, [])
 
 
 def test_the_front_holds_what_nothing_else_beats():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from attack_runs import small_material
 from nsmark.alterations.changes import Linear, UnitLength
 from nsmark.alterations.filters import RepeatedWords
 from nsmark.attacks.stolen import Stolen
@@ -13,6 +14,7 @@ from nsmark.errors import InputError, ModelError
 from nsmark.models.loading import open_encoder
 
 TEXTS = training_texts()[:64]
+MATERIAL = small_material()
 
 
 def unit(rows):
@@ -35,7 +37,7 @@ def stolen(tiny_st) -> Stolen:
 
 def test_a_student_comes_closer_to_the_answers_and_says_how_close(stolen):
     answers = stolen.outputs(TEXTS)
-    student = open_student(stolen, "", 5)
+    student = open_student(stolen, "", 5, MATERIAL)
     before = distance(student.encode(TEXTS), answers)
     seen = []
     learned = learn(student, answers, on_step=lambda done, total: seen.append((done, total)))
@@ -54,7 +56,7 @@ def test_a_student_comes_closer_to_the_answers_and_says_how_close(stolen):
 def test_lengths_of_answers_do_not_matter(stolen):
     answers = stolen.outputs(TEXTS)
     scaled = answers * np.random.default_rng(0).uniform(0.1, 9, (len(answers), 1))
-    students = [open_student(stolen, "", 5) for _ in range(2)]
+    students = [open_student(stolen, "", 5, MATERIAL) for _ in range(2)]
     for student, rows in zip(students, (answers, scaled), strict=True):
         learn(student, rows, steps=3)
     np.testing.assert_allclose(
@@ -66,7 +68,7 @@ def test_lengths_of_answers_do_not_matter(stolen):
 def test_answers_of_another_dimension_are_learned_through_a_map(stolen, dim):
     rng = np.random.default_rng(2)
     answers = stolen.outputs(TEXTS) @ rng.standard_normal((32, dim)) + 0.1
-    student = open_student(stolen, "", 5)
+    student = open_student(stolen, "", 5, MATERIAL)
     learned = learn(student, answers)
     assert isinstance(learned.change, Linear)
     assert learned.change.matrix.shape == (dim, 32)
@@ -81,7 +83,7 @@ def test_answers_of_another_dimension_are_learned_through_a_map(stolen, dim):
 def test_in_place_of_the_stolen_model_it_answers_without_its_filters(stolen, tiny_st, tmp_path):
     stolen.serving.filters.append(RepeatedWords(1))
     stolen.add_change(UnitLength())
-    student = open_student(stolen, "", 5)
+    student = open_student(stolen, "", 5, MATERIAL)
     put_in_place(stolen, student, learn(student, stolen.outputs(TEXTS), steps=1))
     assert stolen.serving.filters == stolen.serving.changes == []
     stolen.save(tmp_path / "saved")
@@ -118,11 +120,11 @@ def test_a_marked_models_biases_are_not_handed_on(tiny_marked, tiny_st):
 
 
 def test_a_bare_student_is_read_as_the_stolen_model_is(stolen, tiny_bert, tiny_st):
-    bare = open_student(stolen, str(tiny_bert), 0)
+    bare = open_student(stolen, str(tiny_bert), 0, MATERIAL)
     assert (bare.pooling, bare.normalise) == ("mean", True)
     expected = open_encoder(tiny_bert, pooling="mean", normalise=True, device="cpu")
     np.testing.assert_array_equal(bare.encode(TEXTS[:4]), expected.encode(TEXTS[:4]))
-    own_way = open_student(stolen, str(tiny_st), 0)
+    own_way = open_student(stolen, str(tiny_st), 0, MATERIAL)
     np.testing.assert_array_equal(own_way.encode(TEXTS[:4]), stolen.outputs(TEXTS[:4]))
 
 
@@ -130,7 +132,7 @@ def test_the_same_seed_gives_the_same_student(stolen):
     answers = stolen.outputs(TEXTS)
     found = []
     for seed in (1, 1, 2):
-        student = open_student(stolen, "", 5)
+        student = open_student(stolen, "", 5, MATERIAL)
         learn(student, answers, steps=5, seed=seed)
         found.append(student.encode(TEXTS[:4]))
     np.testing.assert_array_equal(found[0], found[1])
@@ -138,7 +140,7 @@ def test_the_same_seed_gives_the_same_student(stolen):
 
 
 def test_every_text_is_seen_before_one_is_seen_again(stolen, monkeypatch):
-    student = open_student(stolen, "", 5)
+    student = open_student(stolen, "", 5, MATERIAL)
     sequences, seen = student.token_ids(TEXTS), []
     numbers = {tuple(ids): place for place, ids in enumerate(sequences)}
     forward, pad = student.forward, student.pad
@@ -158,13 +160,13 @@ def test_what_cannot_be_learned_is_refused(stolen, tmp_path):
     answers = stolen.outputs(TEXTS)
     answers[3, 0] = np.nan
     with pytest.raises(InputError, match="diverged"):
-        learn(open_student(stolen, "", 5), answers, steps=4)
+        learn(open_student(stolen, "", 5, MATERIAL), answers, steps=4)
     with pytest.raises(ModelError):
-        open_student(stolen, str(tmp_path / "missing"), 0)
+        open_student(stolen, str(tmp_path / "missing"), 0, MATERIAL)
 
 
 def test_no_step_changes_nothing(stolen):
-    student = open_student(stolen, "", 5)
+    student = open_student(stolen, "", 5, MATERIAL)
     before = student.encode(TEXTS)
     learned = learn(student, stolen.outputs(TEXTS), steps=0)
     np.testing.assert_array_equal(student.encode(TEXTS), before)

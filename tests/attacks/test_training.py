@@ -16,7 +16,7 @@ from torch import nn
 
 from attack_runs import small_material
 from easy_task import easy_task
-from nsmark.alterations.changes import UnitLength
+from nsmark.alterations.changes import Linear, Signs, UnitLength
 from nsmark.alterations.filters import RareWords
 from nsmark.attacks.recipes.ll_lfea import read_head
 from nsmark.attacks.stolen import Stolen
@@ -218,9 +218,32 @@ def test_the_task_is_learned_and_the_head_that_is_kept_reads_the_answers(tiny_st
     assert found == pytest.approx(facts["accuracy_of_head"])
 
 
+def test_a_model_is_trained_through_the_maps_behind_it(tiny_st, tmp_path):
+    """A map before training is another attack than the same map afterwards (Tab. lfeafine)."""
+    dim = open_encoder(tiny_st, device="cpu").output_dim
+    rng = np.random.default_rng(0)
+    matrix = rng.uniform(0.0, 1.0, (dim + 3, dim))
+    plain, mapped = (Stolen.open(tiny_st, device="cpu") for _ in range(2))
+    mapped.add_change(Linear(matrix, rng.standard_normal(dim + 3)))
+    mapped.add_change(UnitLength())
+    facts = [
+        train_on_task(each, task_settings(epochs=10.0), material()) for each in (plain, mapped)
+    ]
+    assert facts[1]["accuracy_of_head"] > 0.9
+    first, second = (each.encoder.encode(TASK.test_texts) for each in (plain, mapped))
+    assert not np.allclose(first, second, rtol=1e-3)
+    # The head that is kept reads the mapped answers, not the encoder's outputs.
+    (tmp_path / HEAD_FILE).write_bytes(mapped.extras[HEAD_FILE])
+    logits = read_head(tmp_path / HEAD_FILE).logits(mapped.outputs(TASK.test_texts))
+    found = (logits.argmax(axis=1) == np.array(TASK.test_labels)).mean()
+    assert found == pytest.approx(facts[1]["accuracy_of_head"])
+    assert all(isinstance(change, Linear | UnitLength) for change in mapped.serving.changes)
+
+
 def test_where_answers_are_changed_no_head_is_kept_that_would_not_fit(tiny_st):
     stolen = Stolen.open(tiny_st, device="cpu")
     stolen.add_change(UnitLength())
+    stolen.add_change(Signs())
     facts = train_on_task(stolen, task_settings(steps=1), material())
     assert facts["head"] is None
     assert stolen.extras == {}

@@ -6,7 +6,9 @@ import importlib.util
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -35,7 +37,7 @@ def row(base: str, rate: float, change: str = "as it is") -> dict:
 
 
 def document(rows: list[dict]) -> dict:
-    made_with = {"command": "python …", "environment": {"torch": "2"}, "seconds_of_part": 1}
+    made_with = {"command": "python …", "environments": [{"torch": "2"}]}
     return {"parts": {"attacks": {"rows": rows, "notes": ["a note"], **made_with}}}
 
 
@@ -66,6 +68,7 @@ def test_the_page_names_what_failed_and_what_was_not_measured(script):
     assert "**not met**" in page
     assert "- a note" in page
     assert page.count("Not measured yet.") == 4
+    assert "Made with torch 2: attacks." in page
 
 
 def test_bfloat16_rounds_to_eight_bits(script):
@@ -103,6 +106,62 @@ def test_query_changes_leave_the_order_of_the_kept_words(script):
     )
 
 
+class Keeping:
+    """What pieces need of a run."""
+
+    environment: ClassVar = {"torch": "2"}
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.said = folder, []
+
+    def kept_file(self, part: str, name: str, *, of_mark: bool) -> Path:
+        return self.folder / f"{part}-{name}-{of_mark}.json"
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+
+def test_pieces_are_made_once_unless_asked_for_again(script, tmp_path):
+    from pair_table.pieces import Piece, measure_pieces
+
+    run, begun = Keeping(tmp_path), []
+
+    def piece(name: str, value: int, *, of_mark: bool = True) -> Piece:
+        def start():
+            begun.append(name)
+            return lambda: value
+
+        return Piece(name, start, of_mark)
+
+    pieces = [piece("a", 1), piece("b", 2, of_mark=False), piece("c", 3), piece("d", 4)]
+    assert measure_pieces(run, "p", pieces, "[bd]").results == {"b": 2, "d": 4}
+    found = measure_pieces(run, "p", pieces)
+    assert list(found.results.items()) == [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
+    assert found.environments == [{"torch": "2"}]
+    assert begun == ["b", "d", "a", "c"]
+    # Made again on another machine: only what was named.
+    run.environment = {"torch": "3"}
+    measure_pieces(run, "p", [piece("a", 10), piece("c", 30)], "a", again=True)
+    found = measure_pieces(run, "p", pieces)
+    assert found.results["a"] == 10
+    assert found.results["c"] == 3
+    assert {each["torch"] for each in found.environments} == {"2", "3"}
+
+
+def test_a_mark_is_not_told_under_settings_it_was_not_made_with(script):
+    pytest.importorskip("torch", reason="needs the torch extra")
+    from nsmark.embedding.config import preset_config
+    from pair_table.marking import check_settings
+
+    config = preset_config("strong")
+    made = json.loads(json.dumps(asdict(config)))
+    check_settings(made | {"checkpoint_every": 7}, config)
+    del made["pruned_feed_forward"]  # a setting that is newer than the mark
+    check_settings(made, config)
+    with pytest.raises(SystemExit, match="position_weight"):
+        check_settings(made | {"position_weight": 1.5}, config)
+
+
 @pytest.mark.slow
 def test_all_parts_run_on_a_tiny_model(tiny_st, tmp_path):
     """In a process of its own, with two of its own; no real data."""
@@ -125,7 +184,7 @@ def test_all_parts_run_on_a_tiny_model(tiny_st, tmp_path):
     assert "## Limits" in page
     # What is there is left alone: a second run has nothing to do.
     again = subprocess.run(command, check=True, timeout=300, capture_output=True, text=True)
-    assert "asked" not in again.stderr
+    assert not any(f"{part}:" in again.stderr for part in parts)
     assert json.loads(files["--json"].read_text(encoding="utf-8")) == found
 
 

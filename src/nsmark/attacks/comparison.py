@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,39 +15,80 @@ from nsmark.report.html.blocks import figure, paragraph, section, table
 from nsmark.report.html.document import document
 from nsmark.report.html.markup import element
 from nsmark.report.html.svg.pareto import Point, pareto_plot
+from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE
+from nsmark.verification.measure import STATISTIC_NAMES
 
-_STATISTICS = (
-    "extraction_rate",
-    "derived_extraction_rate",
-    "invariant_matching_degree",
-    "subspace_overlap",
-    "predictability",
-    "aligned_subspace_overlap",
-    "aligned_predictability",
-    "pair_code_rate",
-    "pair_code_p_value",
-)
 _USELESS = 0.5
 """A similarity that has lost so much is drawn at the edge."""
 _PLENTY = 6.0
 """So is evidence that is as far beyond its line: a four-hundredth is left unexplained."""
+_LEAST_P_EXPONENT = -26.0
+"""Of the pair code: p = 1e-38 is as much as 256 signs can show."""
 _AS_IT_IS = "The model as it is"
 
 
 def csv_table(rows: Sequence[Row]) -> str:
-    """Return one line per attack, for spreadsheets."""
+    """Return one line per attack with every statistic, for spreadsheets."""
     stream = io.StringIO()
-    head = ["attack", "verdict", "margin", "similarity", "accuracy_before", "accuracy"]
-    head += ["seconds", *_STATISTICS, "error"]
+    head = ["attack", "verdict", "shown_by", "margin", "similarity", "accuracy_before", "accuracy"]
+    head += ["seconds", *STATISTIC_NAMES, *(f"untriggered_{n}" for n in STATISTIC_NAMES), "error"]
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(head)
     for row in rows:
-        utility, statistics = row.get("utility") or {}, row.get("statistics") or {}
-        values = [row["attack"], row.get("verdict"), row.get("margin")]
+        utility = row.get("utility") or {}
+        values = [row["attack"], row.get("verdict"), " ".join(row.get("passed") or ())]
+        values += [row.get("margin")]
         values += [utility.get(name) for name in ("similarity", "accuracy_before", "accuracy")]
-        values += [row.get("seconds"), *(statistics.get(name) for name in _STATISTICS)]
+        values.append(row.get("seconds"))
+        for side in ("statistics", "untriggered"):
+            values += [(row.get(side) or {}).get(name) for name in STATISTIC_NAMES]
         writer.writerow(["" if v is None else v for v in [*values, row.get("error")]])
     return stream.getvalue()
+
+
+def counted(rows: Sequence[Row]) -> str:
+    """Return after how many attacks ownership is shown, by what they cost, in a sentence.
+
+    The untouched model is no attack, nor is what changes nothing about this model.
+    """
+    untouched = next((row for row in rows if row["attack"] == UNTOUCHED), None)
+    run = [row for row in rows if row.get("error") is None and row["attack"] != UNTOUCHED]
+    idle = [row for row in run if untouched is not None and is_without_effect(row, untouched)]
+    run = [row for row in run if row not in idle]
+    failed = sum(row.get("error") is not None for row in rows)
+    shown = sum(row["verdict"] == "owned" for row in run)
+    by_cost = []
+    for words, lowest, highest in _COSTS:
+        own = [r for r in run if lowest < r["utility"]["points_lost"] <= highest]
+        if own:
+            found = sum(row["verdict"] == "owned" for row in own)
+            by_cost.append(f"{found} of {len(own)} that cost {words} of accuracy")
+    told = [f"Ownership is shown after {shown} of {len(run)} attacks"]
+    told[0] += f": {', '.join(by_cost)}." if len(by_cost) > 1 else "."
+    if idle:
+        names = ", ".join(row["attack"] for row in idle)
+        told.append(f"Not counted, since they change nothing here: {names}.")
+    if failed:
+        told.append(f"{failed} could not be run.")
+    return " ".join(told)
+
+
+_COSTS = (
+    ("at most one point", float("-inf"), 1.0),
+    ("one to five points", 1.0, 5.0),
+    ("more than five points", 5.0, float("inf")),
+)
+
+
+def is_without_effect(row: Row, untouched: Row) -> bool:
+    """Return whether a model answers after an attack as it did before."""
+    now, before = row.get("statistics") or {}, untouched.get("statistics") or {}
+    same = row["utility"]["similarity"] > 1 - 1e-9
+    return same and all(
+        (now.get(name) is None) == (value is None)
+        and (value is None or abs(now[name] - value) <= 1e-6 * max(1.0, abs(value)))
+        for name, value in before.items()
+    )
 
 
 def markdown_table(rows: Sequence[Row]) -> str:
@@ -66,14 +108,14 @@ def comparison_page(rows: Sequence[Row], about: Sequence[str]) -> str:
     """
     run = [row for row in rows if row.get("error") is None]
     failed = [row for row in rows if row.get("error") is not None]
-    shown = sum(row["verdict"] == "owned" for row in run)
     content = [
-        paragraph(f"Ownership is shown after {shown} of {len(run)} attacks.", class_="sentence"),
+        paragraph(counted(rows), class_="sentence"),
         section(1, "What was tried", *(paragraph(text) for text in about)),
         section(
             2,
             "What attacks cost, and what they leave",
-            element("div", *_plots(run), class_="side-by-side"),
+            paragraph(WITNESSES_IN_WORDS),
+            *(element("div", *pair, class_="side-by-side") for pair in _plots(run)),
         ),
     ]
     for number, (kind, chosen) in enumerate(_by_kind(run).items(), 3):
@@ -86,41 +128,73 @@ def comparison_page(rows: Sequence[Row], about: Sequence[str]) -> str:
     return document("nsmark: attacks compared", "Attacks on a watermark, compared", *content)
 
 
-def _plots(rows: Sequence[Row]) -> list[str]:
+WITNESSES_IN_WORDS = (
+    "Ownership may be shown by witnesses that are held against innocent models, by the readout "
+    "derived from the signature, or by the pair code; the tables say by which. The margin tells of "
+    "the first kind alone: how far the farthest of them lies beyond its line. Where it is below 0, "
+    "none of them accuses, and the pair code may."
+)
+
+
+def _plots(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return pairs of pictures: similarity and accuracy, for each kind of evidence there is."""
+    kinds = [("margin", "margin beyond the nearest line", _margin, _PLENTY)]
+    if any(_decades(row) is not None for row in rows):
+        upwards = "pair code: decades of p beyond 1e-12"
+        kinds.append(("pairs", upwards, _decades, -_LEAST_P_EXPONENT))
+    return [_plot_pair(rows, *kind) for kind in kinds]
+
+
+def _plot_pair(
+    rows: Sequence[Row],
+    name: str,
+    upwards: str,
+    left: Callable[[Row], float | None],
+    plenty: float,
+) -> tuple[str, str]:
     def points(lost: Callable[[dict[str, Any]], float]) -> list[Point]:
         return [
-            Point(row["attack"], lost(row["utility"]), row["margin"], row["verdict"] == "owned")
+            Point(row["attack"], lost(row["utility"]), height, row["verdict"] == "owned")
             for row in rows
-            if row.get("margin") is not None
+            if (height := left(row)) is not None
         ]
 
-    upwards = "evidence beyond the nearest line"
-    return [
+    return (
         figure(
             "Similarity between texts",
             pareto_plot(
-                "similarity",
+                f"similarity-{name}",
                 points(lambda utility: 1 - utility["similarity"]),
                 "similarity lost (1 − correlation with before)",
                 upwards,
                 _USELESS,
-                _PLENTY,
+                plenty,
             ),
             "Each mark is one attack. The line joins those that no other beats.",
         ),
         figure(
             "Accuracy on a task",
             pareto_plot(
-                "accuracy",
+                f"accuracy-{name}",
                 points(lambda utility: utility["points_lost"]),
                 "percentage points of accuracy lost",
                 upwards,
                 100 * _USELESS,
-                _PLENTY,
+                plenty,
             ),
             "The classifier is learned anew after every attack, as a thief would.",
         ),
-    ]
+    )
+
+
+def _margin(row: Row) -> float | None:
+    return row.get("margin")
+
+
+def _decades(row: Row) -> float | None:
+    """Return by how many powers of ten the pair code's p-value is below what counts."""
+    p_value = (row.get("statistics") or {}).get("pair_code_p_value")
+    return None if p_value is None else math.log10(MAX_PAIR_P_VALUE) - math.log10(p_value)
 
 
 def _by_kind(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -156,14 +230,18 @@ def _cells(row: Row) -> list[tuple[str, str]]:
     values = {
         "attack": row["attack"],
         "verdict": str(row["verdict"]).replace("_", " "),
+        "shown by": ", ".join(name.replace("_", " ") for name in row.get("passed") or ()) or "–",
         "margin": _number(row["margin"], 2),
         "similarity": _number(utility["similarity"]),
+        "accuracy": _number(utility["accuracy"]),
         "points lost": _number(utility["points_lost"], 1),
         "extraction": _number(statistics.get("extraction_rate")),
         "degree": _number(statistics.get("invariant_matching_degree"), 1),
         "predicted": _number(statistics.get("predictability")),
         "aligned": _number(statistics.get("aligned_predictability")),
         "pairs": _number(statistics.get("pair_code_rate")),
+        "p of pairs": _tiny(statistics.get("pair_code_p_value")),
+        "seconds": _number(row.get("seconds"), 1),
     }
     return list(values.items())
 
@@ -171,16 +249,26 @@ def _cells(row: Row) -> list[tuple[str, str]]:
 _COLUMNS = (
     "attack",
     "verdict",
+    "shown by",
     "margin",
     "similarity",
+    "accuracy",
     "points lost",
     "extraction",
     "degree",
     "predicted",
     "aligned",
     "pairs",
+    "p of pairs",
+    "seconds",
 )
 
 
 def _number(value: float | None, digits: int = 3) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _tiny(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.2f}" if value >= 0.01 else f"{value:.0e}"

@@ -10,11 +10,14 @@ import numpy as np
 
 from nsmark.attacks.labelled import read_labelled
 from nsmark.corpus import labelled_texts, training_texts
-from nsmark.errors import InputError
+from nsmark.errors import InputError, UsageError
 from nsmark.payload import read_texts
 
 StepCallback = Callable[[int, int], None]
 """Told how many training steps are done, and of how many."""
+
+REFERENCE = "reference"
+"""Names the unmarked model that the thief has, in settings that take a folder."""
 
 _MAX_WORDS = 48
 
@@ -44,6 +47,20 @@ class Material:
     task: Task
     device: str = "auto"
     on_step: StepCallback | None = field(default=None, compare=False)
+    reference: Path | None = None
+    """The unmarked model, where it is public: the thief has it, too."""
+
+    def folder(self, setting: str) -> Path:
+        """Return the folder that a setting names.
+
+        Raises:
+            UsageError: It is the unmarked model's, and that is not at hand.
+        """
+        if setting != REFERENCE:
+            return Path(setting)
+        if self.reference is None:
+            raise UsageError("there is no unmarked model at hand", "give one with --reference DIR")
+        return self.reference
 
     def some_texts(self, count: int, seed: int) -> list[str]:
         """Return so many texts, drawn without repetition while there are enough."""
@@ -59,6 +76,7 @@ def gather_material(
     device: str = "auto",
     on_step: StepCallback | None = None,
     max_task_texts: int = 4000,
+    reference: Path | None = None,
 ) -> Material:
     """Read texts and task, or take the built-in corpus and its topics.
 
@@ -68,6 +86,7 @@ def gather_material(
         device: Where models run.
         on_step: Told of training steps.
         max_task_texts: More labelled texts are left out.
+        reference: The unmarked model, if it is public.
     """
     found = read_texts(texts) if texts is not None else training_texts()
     short = [" ".join(text.split()[:_MAX_WORDS]) for text in found if text.strip()]
@@ -77,7 +96,7 @@ def gather_material(
         labelled = divided("topics of the built-in corpus", *labelled_texts(max_task_texts))
     else:
         labelled = divided(task.stem, *read_labelled(task), limit=max_task_texts)
-    return Material(texts=short, task=labelled, device=device, on_step=on_step)
+    return Material(texts=short, task=labelled, device=device, on_step=on_step, reference=reference)
 
 
 def divided(

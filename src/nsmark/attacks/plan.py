@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nsmark.attacks.expression import parse_attack, written
+from nsmark.attacks.recipe import Recipe
 from nsmark.attacks.registry import ATTACKS, find_attack
 
 COMBINATIONS = (
     "fine-tuning + ll-lfea",
+    "ll-lfea + fine-tuning",
+    "ll-lfea[times=3] + fine-tuning",
     "fine-tuning + whitening",
     "fine-tuning + whitening + output-noise[share=0.1]",
     "fine-tuning + pruning[share=0.3] + ll-lfea + text-scaling",
@@ -25,11 +28,12 @@ UNTOUCHED = "none"
 """The stolen model as it is."""
 
 
-def suite_plan(only: Sequence[str] = ()) -> list[str]:
+def suite_plan(only: Sequence[str] = (), *, with_reference: bool = False) -> list[str]:
     """Return all trials as they are written, the untouched model first.
 
     Args:
         only: Names of attacks; trials without any of them are left out.
+        with_reference: Whether the thief has the unmarked model, too, which some attacks use.
 
     Raises:
         UsageError: One of them is not known.
@@ -39,11 +43,23 @@ def suite_plan(only: Sequence[str] = ()) -> list[str]:
     singles = [
         written(parse_attack(f"{attack.name}[{trial}]"))
         for attack in ATTACKS
-        for trial in attack.recipe().trials or ("",)
+        for trial in _trials(attack.recipe(), with_reference)
     ]
     trials = [*singles, *(written(parse_attack(each)) for each in COMBINATIONS)]
     kept = [each for each in trials if not only or any(name in names_in(each) for name in only)]
     return [UNTOUCHED, *dict.fromkeys(kept)]
+
+
+def _trials(recipe: Recipe, with_reference: bool) -> Sequence[str]:
+    return [*(recipe.trials or ("",)), *(recipe.reference_trials if with_reference else ())]
+
+
+def effort(expression: str) -> int:
+    """Return how many of the attacks in an expression train a model."""
+    if expression == UNTOUCHED:
+        return 0
+    kinds = [find_attack(name).recipe().kind for name in names_in(expression)]
+    return sum(kind in ("training", "surrogate") for kind in kinds)
 
 
 def names_in(expression: str) -> list[str]:

@@ -40,3 +40,5 @@ class Recipe:
     """Change the stolen model in place and tell what was done."""
     trials: Sequence[str] = ()
     """Settings that the suite runs, each as in ``share=0.4,seed=1``; by default the usual ones."""
+    reference_trials: Sequence[str] = ()
+    """Further ones, where the thief has the unmarked model, too."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +62,15 @@ class Stolen:
         """Change answers once more before they are sent."""
         self.serving.changes.append(change)
 
+    def maps_in_front(self) -> list[Linear | UnitLength]:
+        """Return the maps and unit length that directly follow the model."""
+        found: list[Linear | UnitLength] = []
+        for change in self.serving.changes:
+            if not isinstance(change, Linear | UnitLength):
+                break
+            found.append(change)
+        return found
+
     def draw_change(self, draw: DrawRecord, texts: Sequence[str], seed: int) -> OutputChange:
         """Draw a change for answers like those to some texts, and add it."""
         change = draw(self.outputs(texts), np.random.default_rng(seed))
@@ -76,11 +84,8 @@ class Stolen:
         sentence-transformers folder, which other programs open, too; what follows is written in
         the serving files, which only nsmark knows.
         """
-        known = list(
-            takewhile(lambda each: isinstance(each, Linear | UnitLength), self.serving.changes)
-        )
-        if self.serving.filters:
-            known = []  # all or nothing: nobody else would filter
+        # All or nothing: nobody else would filter.
+        known = [] if self.serving.filters else self.maps_in_front()
         encoder = self.encoder
         encoder.save(folder)
         if known or (self.says_pooling and encoder.folder.kind == "hf"):
@@ -90,7 +95,7 @@ class Stolen:
         for name, content in self.extras.items():
             write_atomic(folder / name, content)
 
-    def _write_modules(self, folder: Path, changes: Sequence[OutputChange]) -> None:
+    def _write_modules(self, folder: Path, changes: Sequence[Linear | UnitLength]) -> None:
         encoder = self.encoder
         for path in (folder / "modules.json", *folder.glob("[0-9]*_*")):
             _remove(path)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 
 from nsmark.alterations.changes import Linear, UnitLength
 from nsmark.alterations.serving import Serving
-from nsmark.attacks.material import StepCallback
+from nsmark.attacks.material import Material, StepCallback
 from nsmark.attacks.stolen import Stolen
 from nsmark.errors import InputError
 from nsmark.models.encoder import Encoder
@@ -41,21 +40,23 @@ class Learned:
     """Takes its outputs to the answers' dimensions, where these are not its own."""
 
 
-def open_student(stolen: Stolen, folder: str, seed: int) -> Encoder:
+def open_student(stolen: Stolen, setting: str, seed: int, material: Material) -> Encoder:
     """Return an encoder that is to learn, on the stolen model's device.
 
     Args:
         stolen: Whose answers are learned.
-        folder: An unmarked model; with ``""``, the stolen one's architecture with new weights.
+        setting: An unmarked model; with ``""``, the stolen one's architecture with new weights.
         seed: Of the new weights.
+        material: Has the unmarked model that a setting may name.
     """
     own = stolen.encoder
-    if not folder:
+    if not setting:
         return new_weights(own, seed)
+    folder = material.folder(setting)
     # A bare transformer will be read as the stolen one is: its folder does not say how.
-    bare = describe_folder(Path(folder)).kind == "hf"
+    bare = describe_folder(folder).kind == "hf"
     return open_encoder(
-        Path(folder),
+        folder,
         pooling=own.pooling if bare else None,
         normalise=own.normalise if bare else None,
         max_length=own.max_length,

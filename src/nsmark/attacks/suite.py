@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from nsmark.attacks.material import Material
+from nsmark.attacks.plan import effort
 from nsmark.attacks.trial import Row, Workshop
 from nsmark.errors import KeyFileError
 from nsmark.files import write_json
@@ -21,7 +23,15 @@ from nsmark.models.folder import model_digest
 TrialCallback = Callable[[int, int, str], None]
 """Told how many trials are done, of how many, and which was the last."""
 
+Part = tuple[Material, Sequence[str]]
+"""What the thief has at hand, and the attacks that he tries with it."""
+
+Task = tuple[str, str]
+"""A part's name, and an attack."""
+
 _ROWS = "rows"
+_POOLS = 3
+"""Processes may be killed, for want of memory: so often what is left is tried again."""
 
 
 def run_suite(
@@ -36,6 +46,23 @@ def run_suite(
 ) -> list[Row]:
     """Try every attack of a plan and return a row for each, in the plan's order.
 
+    Arguments and errors are those of :func:`run_suites`, for one part.
+    """
+    return run_suites(key, model, out, {"": (material, plan)}, jobs=jobs, on_trial=on_trial)[""]
+
+
+def run_suites(
+    key: WatermarkKey,
+    model: Path,
+    out: Path,
+    parts: Mapping[str, Part],
+    *,
+    jobs: int = 1,
+    on_trial: TrialCallback | None = None,
+    is_innocent: bool = False,
+) -> dict[str, list[Row]]:
+    """Try every attack of several plans, such as one for each of several tasks.
+
     Every row is kept in ``out`` as soon as it is there: a suite that was interrupted goes on
     where it stopped. Rows of attacks that could not be run are tried again.
 
@@ -43,36 +70,53 @@ def run_suite(
         key: The key of the marked model.
         model: The marked model.
         out: A folder for the rows; made if it is not there.
-        material: What the thief has at hand.
-        plan: Attacks as they are written.
-        jobs: Processes at a time.
+        parts: By name, what the thief has and tries.
+        jobs: Processes at a time, for all parts together.
         on_trial: Told after every trial.
+        is_innocent: Attack another model than the key's: to see that it is not accused.
 
     Raises:
-        KeyFileError: The key names another model.
+        KeyFileError: The key names another model, or this one where an innocent is meant.
     """
-    if model_digest(model) != key.model_digest:
+    digest_of_model = model_digest(model)
+    is_the_keys = digest_of_model == key.model_digest
+    if is_innocent and is_the_keys:
+        raise KeyFileError(f"{model} holds the marked model", "give a model without the mark")
+    if not is_innocent and not is_the_keys:
         raise KeyFileError(
             f"{model} does not hold the model that the key names",
             "give the folder that `nsmark embed` wrote, unchanged",
         )
     rows = out / _ROWS
     rows.mkdir(parents=True, exist_ok=True)
-    workshop = Workshop(key, model, replace(material, on_step=None))
-    found: dict[str, Row] = {}
-    for expression in plan:
-        kept = _kept(rows, workshop.digest(expression))
+    shops = {
+        name: Workshop(key, model, replace(material, on_step=None), digest_of_model)
+        for name, (material, _) in parts.items()
+    }
+    digests = {
+        (name, expression): shops[name].digest(expression)
+        for name, (_, plan) in parts.items()
+        for expression in plan
+    }
+    found: dict[Task, Row] = {}
+    for task, digest in digests.items():
+        kept = _kept(rows, digest)
         if kept is not None:
-            found[expression] = kept
-    missing = [expression for expression in plan if expression not in found]
+            found[task] = kept
+    missing = [task for task in digests if task not in found]
     if missing:
-        workshop = replace(workshop, before=workshop.asked(model))
-    for expression, row in _tried(workshop, missing, jobs):
-        found[expression] = row
+        suspect = next(iter(shops.values())).opened(model)
+        for name in dict.fromkeys(name for name, _ in missing):
+            shops[name] = replace(shops[name], before=shops[name].asked(suspect))
+        del suspect  # the processes need its memory
+    for task, row in _tried(shops, missing, jobs):
+        found[task] = row
         write_json(rows / f"{row['digest']}.json", row)
         if on_trial is not None:
-            on_trial(len(found), len(plan), expression)
-    return [found[expression] for expression in plan]
+            on_trial(len(found), len(digests), task[1])
+    return {
+        name: [found[name, expression] for expression in plan] for name, (_, plan) in parts.items()
+    }
 
 
 def _kept(rows: Path, digest: str) -> Row | None:
@@ -85,33 +129,56 @@ def _kept(rows: Path, digest: str) -> Row | None:
     return row if is_whole else None
 
 
-def _tried(workshop: Workshop, plan: Sequence[str], jobs: int) -> Iterator[tuple[str, Row]]:
-    if jobs == 1 or len(plan) < 2:
-        for expression in plan:
-            yield expression, workshop.try_out(expression)
+def _tried(
+    shops: Mapping[str, Workshop], tasks: Sequence[Task], jobs: int
+) -> Iterator[tuple[Task, Row]]:
+    if jobs == 1 or len(tasks) < 2:
+        for part, expression in tasks:
+            yield (part, expression), shops[part].try_out(expression)
         return
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    with ProcessPoolExecutor(
-        min(jobs, len(plan)), get_context("spawn"), _start, (workshop, threads)
-    ) as pool:
-        waiting = {pool.submit(_try_out, expression): expression for expression in plan}
-        for done in as_completed(waiting):
-            yield waiting[done], done.result()
+    # What takes long comes first: nothing else is left to do while the last ones run.
+    left = sorted(tasks, key=lambda task: -effort(task[1]))
+    for _ in range(_POOLS):
+        pool = ProcessPoolExecutor(
+            min(jobs, len(left)), get_context("spawn"), _start, (dict(shops), threads)
+        )
+        try:
+            waiting = {pool.submit(_try_out, *task): task for task in left}
+            for done in as_completed(waiting):
+                row = done.result()
+                left.remove(waiting[done])
+                yield waiting[done], row
+        except BrokenProcessPool:
+            continue
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return
+    for part, expression in left:
+        yield (
+            (part, expression),
+            {
+                "attack": expression,
+                "digest": shops[part].digest(expression),
+                "error": "a process was killed while it ran",
+                "hint": "there may be too little memory: use fewer --jobs",
+            },
+        )
 
 
 _SHARED: dict[str, Any] = {}
 
 
-def _start(workshop: Workshop, threads: int) -> None:
+def _start(shops: dict[str, Workshop], threads: int) -> None:
     """Prepare a process, which has some of the cores."""
     import torch
     from threadpoolctl import threadpool_limits
 
     torch.set_num_threads(threads)
     _SHARED["limits"] = threadpool_limits(threads)
-    _SHARED["workshop"] = workshop
+    _SHARED["shops"] = shops
 
 
-def _try_out(expression: str) -> Row:
-    row: Row = _SHARED["workshop"].try_out(expression)
+def _try_out(part: str, expression: str) -> Row:
+    row: Row = _SHARED["shops"][part].try_out(expression)
     return row

@@ -12,11 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from nsmark.alterations.changes import Linear, UnitLength
 from nsmark.attacks.material import Material, StepCallback
 from nsmark.attacks.recipe import Facts
 from nsmark.attacks.recipes.ll_lfea import HEAD_FILE, Head, head_bytes
 from nsmark.attacks.stolen import Stolen
 from nsmark.errors import ConfigError, EmbeddingError
+from nsmark.models.batching import TokenIds
 from nsmark.models.encoder import Encoder
 
 # A new head has farther to go than weights that were trained before.
@@ -203,8 +205,10 @@ def train_on_task(
 ) -> Facts:
     """Train weights through a new head on the task, and tell what that did to its accuracy.
 
-    The head reads the encoder's own outputs: what else is done to answers stays as it is. It is
-    kept beside the model where it fits its answers, that is, where nothing else is done.
+    The head reads what the encoder says, and behind the maps and unit length that directly follow
+    it, as whoever trains such a model does (paper: Tab. lfeafine); what else is done to answers
+    stays as it is. The head is kept beside the model where it fits its answers, that is, where
+    nothing else is done.
 
     Args:
         stolen: Changed in place.
@@ -227,19 +231,26 @@ def train_on_task(
     labels = torch.tensor(list(task.train_labels), device=encoder.device)
     wanted = torch.tensor(list(task.test_labels), device=encoder.device)
     plan = plan_for(settings, len(sequences))
-    before = encoder.encode_tokens(sequences)
-    accuracy_before = accuracy(
-        fit_head(before, labels, task.num_classes), encoder.encode_tokens(tests), wanted
-    )
+    front = stolen.maps_in_front()
+    through = _as_module(front, encoder.device)
+    is_whole = len(front) == len(stolen.serving.changes)
+
+    @torch.no_grad()
+    def read(some: Sequence[TokenIds]) -> Tensor:
+        found: Tensor = through(encoder.encode_tokens(some))
+        return found
+
+    before = read(sequences)
+    accuracy_before = accuracy(fit_head(before, labels, task.num_classes), read(tests), wanted)
     # Whatever length outputs have: a head starts with logits of ordinary size.
     scale = _scale_of(before)
     if begin is not None:
         begin()
     with seeded(encoder.device, plan.seed):
-        head = nn.Linear(encoder.output_dim, task.num_classes).to(encoder.device)
+        head = nn.Linear(before.shape[1], task.num_classes).to(encoder.device)
 
     def loss_of(rows: list[int]) -> Tensor:
-        outputs = encoder(encoder.pad([sequences[row] for row in rows]))
+        outputs = through(encoder(encoder.pad([sequences[row] for row in rows])))
         return nn.functional.cross_entropy(head(scale * outputs), labels[rows])
 
     loss = descend(
@@ -254,9 +265,9 @@ def train_on_task(
     )
     if finish is not None:
         finish()
-    after, outputs = encoder.encode_tokens(sequences), encoder.encode_tokens(tests)
+    after, outputs = read(sequences), read(tests)
     kept = _as_head(head, scale)
-    if not stolen.serving.changes:
+    if is_whole:
         stolen.extras[HEAD_FILE] = head_bytes(kept)
     return {
         "task": task.name,
@@ -265,8 +276,29 @@ def train_on_task(
         "accuracy_before": accuracy_before,
         "accuracy_after": accuracy(fit_head(after, labels, task.num_classes), outputs, wanted),
         "accuracy_of_head": accuracy(kept, outputs, wanted),
-        "head": None if stolen.serving.changes else HEAD_FILE,
+        "head": HEAD_FILE if is_whole else None,
     }
+
+
+def _as_module(changes: Sequence[Linear | UnitLength], device: torch.device) -> nn.Module:
+    """Return changes of answers as layers that gradients go through; they are not trained."""
+    layers: list[nn.Module] = []
+    for change in changes:
+        if isinstance(change, UnitLength):
+            layers.append(_UnitLength())
+            continue
+        rows, columns = change.matrix.shape
+        layer = nn.Linear(columns, rows, bias=change.offset is not None)
+        layer.weight.data = torch.tensor(change.matrix, dtype=torch.float32)
+        if change.offset is not None:
+            layer.bias.data = torch.tensor(change.offset, dtype=torch.float32)
+        layers.append(layer)
+    return nn.Sequential(*layers).to(device).requires_grad_(False)
+
+
+class _UnitLength(nn.Module):
+    def forward(self, rows: Tensor) -> Tensor:
+        return nn.functional.normalize(rows, dim=1)
 
 
 def fit_head(outputs: Tensor, labels: Tensor, classes: int) -> Head:

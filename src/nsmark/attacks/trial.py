@@ -6,23 +6,31 @@ import hashlib
 import json
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nsmark import __version__
 from nsmark.api.opening import Opening
 from nsmark.api.verifying import verify
-from nsmark.attacks.expression import parse_attack
-from nsmark.attacks.material import Material
+from nsmark.attacks.expression import Step, parse_attack
+from nsmark.attacks.material import REFERENCE, Material
 from nsmark.attacks.plan import UNTOUCHED
 from nsmark.attacks.running import run_attack
 from nsmark.attacks.utility import Yield
 from nsmark.errors import NsmarkError
 from nsmark.keyfile.schema import WatermarkKey
+from nsmark.keyfile.store import read_key
+from nsmark.models.folder import model_digest
 from nsmark.report.report import Report
+from nsmark.suspects.base import Suspect
 from nsmark.suspects.recorded import RecordedOutputs
 
 Row = dict[str, Any]
+
+_ROW_FORMAT = 2
+"""Raised whenever rows mean something else: older ones are then not taken for new ones."""
 
 
 @dataclass(frozen=True)
@@ -32,25 +40,37 @@ class Workshop:
     key: WatermarkKey
     model: Path
     material: Material
+    model_digest: str
+    """Of that folder."""
     before: Yield | None = None
     """Of the stolen model, once it was asked."""
 
-    def asked(self, folder: Path) -> Yield:
-        """Ask a folder, as it is served, what its use is judged by."""
+    def opened(self, folder: Path) -> Suspect:
+        """Open a folder as it is served."""
         suspect = Opening(self.key, self.material.device).open(str(folder))
         assert not isinstance(suspect, RecordedOutputs)  # noqa: S101 - it is a folder
+        return suspect
+
+    def asked(self, suspect: Suspect) -> Yield:
+        """Ask a model what its use is judged by."""
         return Yield.of(lambda asked: suspect.outputs(asked).astype("float64"), self.material.task)
 
     def digest(self, expression: str) -> str:
         """Return a name for a trial: the same only where all is the same."""
-        task = self.material.task
+        task, steps = self.material.task, _steps(expression)
+        settings = [[step.recipe.name, asdict(step.settings)] for step in steps]
         about = [
-            expression,
+            _ROW_FORMAT,
+            __version__,
+            settings,
             self.key.key_id,
-            self.key.model_digest,
-            hashlib.sha256("\n".join(self.material.texts).encode()).hexdigest(),
-            hashlib.sha256("\n".join([*task.train_texts, *task.test_texts]).encode()).hexdigest(),
+            self.model_digest,
+            _digest(self.material.texts),
+            _digest([*task.train_texts, *task.test_texts]),
+            _digest(map(str, [*task.train_labels, *task.test_labels])),
         ]
+        if self.material.reference is not None and REFERENCE in json.dumps(settings):
+            about.append(model_digest(self.material.reference))
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:24]
 
     def try_out(self, expression: str) -> Row:
@@ -60,25 +80,18 @@ class Workshop:
         started = time.perf_counter()
         try:
             with tempfile.TemporaryDirectory(prefix="nsmark-attack-") as temporary:
-                folder, steps = self.model, []
-                if expression != UNTOUCHED:
-                    folder = Path(temporary) / "stolen"
-                    config = self.key.configuration
-                    done = run_attack(
-                        self.model,
-                        parse_attack(expression),
-                        folder,
-                        self.material,
-                        pooling=config.pooling,
-                        normalise=config.normalise,
-                        max_length=config.max_length,
-                    )
-                    steps = done["steps"]
+                folder, done = self._attacked(expression, Path(temporary))
                 attacked = time.perf_counter()
-                report = verify(self.key, str(folder), device=self.material.device)
-                utility = self.before.after(self.asked(folder))
+                suspect = self.opened(folder)
+                report = verify(self.key, suspect, device=self.material.device)
+                utility = self.before.after(self.asked(suspect))
+                others = list(self._other_owners(folder, suspect, done))
         except NsmarkError as error:
             return row | {"error": str(error), "hint": error.hint}
+        except Exception as error:  # whatever it is, the other trials go on
+            told = " ".join(str(error).split())[:300]
+            hint = "run this one alone: nsmark attack run"
+            return row | {"error": f"{type(error).__name__}: {told}", "hint": hint}
         return (
             row
             | _judged(report)
@@ -86,10 +99,52 @@ class Workshop:
                 "utility": utility.to_mapping(),
                 "seconds": round(attacked - started, 3),
                 "seconds_to_measure": round(time.perf_counter() - attacked, 3),
-                "steps": steps,
+                "steps": done,
+                "other_owners": others,
                 "error": None,
             }
         )
+
+    def _attacked(self, expression: str, temporary: Path) -> tuple[Path, list[dict[str, Any]]]:
+        """Return the attacked folder, and what was done."""
+        if expression == UNTOUCHED:
+            return self.model, []
+        config = self.key.configuration
+        folder = temporary / "stolen"
+        done = run_attack(
+            self.model,
+            parse_attack(expression),
+            folder,
+            self.material,
+            pooling=config.pooling,
+            normalise=config.normalise,
+            max_length=config.max_length,
+        )
+        return folder, done["steps"]
+
+    def _other_owners(
+        self, folder: Path, suspect: Suspect, steps: list[dict[str, Any]]
+    ) -> Iterator[Row]:
+        """Yield what others can show who marked the model, and whether they could before."""
+        for step in steps:
+            if "key" not in step:
+                continue
+            key, device = read_key(folder / step["key"]), self.material.device
+            now, before = verify(key, suspect, device=device), self.opened(self.model)
+            found = _judged(now)
+            yield {
+                "attack": step["attack"],
+                **{name: found[name] for name in ("verdict", "passed", "statistics")},
+                "verdict_on_the_stolen_model": str(verify(key, before, device=device).verdict),
+            }
+
+
+def _steps(expression: str) -> list[Step]:
+    return [] if expression == UNTOUCHED else parse_attack(expression)
+
+
+def _digest(texts: Any) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 def _judged(report: Report) -> Row:

@@ -35,6 +35,13 @@ task_option = click.option(
 )
 
 
+reference_option = click.option(
+    "--reference",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The unmarked model, if it is public: some attacks use it.",
+)
+
+
 @click.group("attack", no_args_is_help=False)
 def command() -> None:
     """Attack a model, to test a mark before a thief does.
@@ -97,6 +104,7 @@ def show(name: str, as_json: bool) -> None:
 @click.option("--set", "pairs", multiple=True, metavar="K=V", help="A setting; may be repeated.")
 @texts_option
 @task_option
+@reference_option
 @click.option(
     "--pooling", type=click.Choice(POOLINGS), help="How a bare transformer folder is read."
 )
@@ -110,6 +118,7 @@ def run(
     pairs: tuple[str, ...],
     texts: Path | None,
     task: Path | None,
+    reference: Path | None,
     pooling: str | None,
     device: str,
     quiet: bool,
@@ -135,7 +144,11 @@ def run(
         steps = parse_attack(name, settings)
         with progress_bar("attacking", quiet) as update:
             material = gather_material(
-                texts, task, device=device, on_step=lambda done, total: update(done, total, name)
+                texts,
+                task,
+                device=device,
+                on_step=lambda done, total: update(done, total, name),
+                reference=reference,
             )
             return run_attack(model, steps, out, material, pooling=pooling)
 
@@ -166,6 +179,7 @@ def run(
 )
 @texts_option
 @task_option
+@reference_option
 @click.option(
     "--jobs",
     type=click.IntRange(1, 256),
@@ -185,6 +199,7 @@ def suite(
     tried: tuple[str, ...],
     texts: Path | None,
     task: Path | None,
+    reference: Path | None,
     jobs: int,
     key_passphrase_file: Path | None,
     device: str,
@@ -212,14 +227,15 @@ def suite(
         if tried:
             plan = [UNTOUCHED, *dict.fromkeys(written(parse_attack(each)) for each in tried)]
         else:
-            plan = suite_plan(only)
-        material = gather_material(texts, task, device=device)
+            plan = suite_plan(only, with_reference=reference is not None)
+        material = gather_material(texts, task, device=device, reference=reference)
         with progress_bar("attacking", quiet) as update:
             return run_suite(key, model, out, material, plan, jobs=jobs, on_trial=update)
 
     rows = _loaded(run_all)
+    from nsmark.attacks.comparison import counted
+
     _write_comparison(rows, out, key.signed_claim.claim.owner, bool(texts), bool(task))
-    failed = [row for row in rows if row["error"] is not None]
     if as_json:
         echo_json({"out": str(out), "attacks": rows})
         return
@@ -229,8 +245,7 @@ def suite(
         else:
             lost = 1 - row["utility"]["similarity"]
             click.echo(f"{row['verdict']:18} similarity lost {lost:6.3f}  {row['attack']}")
-    shown = sum(row.get("verdict") == "owned" for row in rows)
-    click.echo(f"\nownership is shown after {shown} of {len(rows) - len(failed)} attacks")
+    click.echo(f"\n{counted(rows)}")
     click.echo(f"page  {out / 'attacks.html'}")
 
 

@@ -295,14 +295,14 @@ def _with_pairs(config: EmbeddingConfig, method: Method | None) -> EmbeddingConf
     """
     config = replace(config, max_steps=2 * config.max_steps + 2200, warmup_steps=50, lora_rank=32)
     if method is None:
-        if config.spread_weight:  # nearly constant outputs are not learned under that pull
-            config = replace(config, cooldown_steps=1300, pruned_weight=0.3)
+        config = replace(config, position_weight=1.0)
+        if config.spread_weight:  # nearly constant outputs are not learned under such pulls
+            config = replace(config, cooldown_steps=1300, pruned_weight=0.3, position_weight=3.0)
         return replace(
             config,
             pairs_first=True,
             pair_cooldown_steps=max(400, config.cooldown_steps),
             cooldown_fidelity=6.0,
-            position_weight=1.0,
         )
     if method == "full":
         steps = max(400, config.cooldown_steps)

@@ -9,6 +9,7 @@ pytest.importorskip("torch", reason="needs the torch extra")
 from attack_runs import attack, small_material
 from nsmark.api import verify
 from nsmark.attacks.recipes.overwriting import OverwritingSettings, key_name, other_owner
+from nsmark.attacks.suite import run_suite
 from nsmark.corpus import training_texts
 from nsmark.embedding.config import preset_config
 from nsmark.errors import ConfigError, EmbeddingError, UsageError
@@ -42,6 +43,23 @@ def test_both_owners_marks_are_in_the_model(tiny_marked, overwritten):
     assert verify(other, out).verdict == "owned"
     # The second mark came with the attack: before it, only the first was there.
     assert verify(other, tiny_marked.model_folder).verdict == "not_shown"
+
+
+def test_a_trial_tells_what_the_other_owner_can_show(tiny_marked, tmp_path):
+    """Both marks are found; his only after he put it there. Dates decide, not the marks."""
+    settings = ",".join(f"{name}={value}" for name, value in SMALL.items())
+    (row,) = run_suite(
+        tiny_marked.key,
+        tiny_marked.model_folder,
+        tmp_path,
+        small_material(),
+        [f"overwriting[{settings}]"],
+    )
+    assert row["verdict"] == "owned"
+    (other,) = row["other_owners"]
+    assert (other["attack"], other["verdict"]) == ("overwriting", "owned")
+    assert other["statistics"]["extraction_rate"] > 0.9
+    assert other["verdict_on_the_stolen_model"] == "not_shown"
 
 
 def test_the_second_key_is_another_owners(tiny_marked, overwritten):

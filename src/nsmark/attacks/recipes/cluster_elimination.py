@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,8 +42,9 @@ class ClusterEliminationConfig:
     """That the selected answers share, and that are taken out of every answer."""
 
     standard: str = ""
-    """Folder of an unmarked model: texts are odd that are more alike here than there. Without it,
-    texts are odd that lie far from their cluster's centre."""
+    """Folder of an unmarked model, or ``reference`` for the one at hand: texts are odd that are
+    more alike here than there. Without it, texts are odd that lie far from their cluster's
+    centre."""
 
     num_texts: int = 2000
     """Texts that are asked; as many as there are, at most."""
@@ -136,7 +136,9 @@ def apply(stolen: Stolen, config: ClusterEliminationConfig, material: Material) 
             f"choose directions below {dim}",
         )
     standard_model = (
-        Stolen.open(Path(config.standard), device=material.device) if config.standard else None
+        Stolen.open(material.folder(config.standard), device=material.device)
+        if config.standard
+        else None
     )
     texts = material.some_texts(min(config.num_texts, len(material.texts)), config.seed)
     scaled = UnitLength()
@@ -177,4 +179,5 @@ RECIPE = Recipe(
     settings=ClusterEliminationConfig,
     apply=apply,
     trials=("", "directions=1", "directions=20,share=0.1"),
+    reference_trials=("standard=reference", "directions=20,share=0.1,standard=reference"),
 )

@@ -45,13 +45,14 @@ class DistillationSettings:
     """Batches that the student learns from."""
 
     learning_rate: float = 1e-4
-    """Of the first step; it falls linearly to zero."""
+    """At most; it rises at first and falls to nothing."""
 
     batch_size: int = 32
     """Texts in a step."""
 
     student: str = ""
-    """Folder of an unmarked model; by default the stolen architecture with weights drawn anew."""
+    """Folder of an unmarked model, or ``reference`` for the one at hand; by default the stolen
+    architecture with weights drawn anew."""
 
     seed: int = 0
     """Seed of the queries, of new weights and of the order of the texts."""
@@ -94,7 +95,9 @@ def draw_queries(config: DistillationSettings, material: Material) -> tuple[list
 
 def apply(stolen: Stolen, config: DistillationSettings, material: Material) -> Facts:
     """Ask the stolen model, teach the student, and serve the student in its place."""
-    student = open_student(stolen, config.student, config.seed)  # before thousands of queries
+    student = open_student(
+        stolen, config.student, config.seed, material
+    )  # before thousands of queries
     queries, held_out = draw_queries(config, material)
     answers, expected = stolen.outputs(queries), stolen.outputs(held_out)
     same_dim = answers.shape[1] == student.output_dim
@@ -151,4 +154,8 @@ RECIPE = Recipe(
     settings=DistillationSettings,
     apply=apply,
     trials=("", "queries=mixed"),
+    reference_trials=(
+        "student=reference,num_texts=16000,steps=2000",
+        "queries=mixed,student=reference,num_texts=16000,steps=2000",
+    ),
 )

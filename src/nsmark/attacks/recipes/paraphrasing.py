@@ -40,7 +40,8 @@ class ParaphrasingConfig:
     """At most; it rises at first and falls to nothing."""
 
     student: str = ""
-    """Folder of an unmarked model; by default the stolen architecture with weights drawn anew."""
+    """Folder of an unmarked model, or ``reference`` for the one at hand; by default the stolen
+    architecture with weights drawn anew."""
 
     seed: int = 0
     """Of the texts, the paraphrases, new weights and the order of learning."""
@@ -63,7 +64,9 @@ def apply(stolen: Stolen, config: ParaphrasingConfig, material: Material) -> Fac
     """Ask for paraphrases, average the answers, and let a student learn the averages."""
     count = min(config.num_texts, len(material.texts))
     texts = material.some_texts(count, config.seed)
-    student = open_student(stolen, config.student, config.seed)  # before thousands of queries
+    student = open_student(
+        stolen, config.student, config.seed, material
+    )  # before thousands of queries
     paraphraser = build_paraphraser(stolen.encoder, material.texts)
     versions = [paraphraser.paraphrases(text, config.paraphrases, config.seed) for text in texts]
     asked = [version for own in versions for version in own]
@@ -113,4 +116,5 @@ RECIPE = Recipe(
     settings=ParaphrasingConfig,
     apply=apply,
     trials=("", "paraphrases=1", "paraphrases=8,num_texts=2000"),
+    reference_trials=("num_texts=8000,steps=2000,student=reference",),
 )

@@ -59,5 +59,5 @@ RECIPE = Recipe(
     keeps="what common words say; names and technical terms are lost",
     settings=RareWordFilterConfig,
     apply=apply,
-    trials=("", "keep=2000", "keep=500"),
+    trials=("keep=20000", "keep=10000", "", "keep=2000", "keep=500"),
 )

@@ -34,7 +34,7 @@ class Point:
     lost: float
     """What it costs: larger is worse for the thief."""
     left: float
-    """Evidence that is left: above 0 ownership is shown."""
+    """Evidence of one kind that is left: above 0 that kind shows ownership."""
     is_shown: bool
 
 
@@ -81,7 +81,7 @@ def pareto_plot(
             stroke=PLAIN,
             stroke_dasharray="4 3",
         ),
-        label(WIDTH - _RIGHT, y(0.0) - 5, "ownership is shown above", "end", "small"),
+        label(WIDTH - _RIGHT, y(0.0) - 5, "this shows ownership above", "end", "small"),
         label(0, 12, upwards, class_="small"),
         label_near(WIDTH / 2, _HEIGHT - 6, across, "small"),
     ]
