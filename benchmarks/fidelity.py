@@ -537,6 +537,9 @@ def markdown(report: dict[str, Any]) -> str:
     lines += [] if is_of_one_mark(report) else [*mark_table(report["seeds"]), ""]
     for view, name in (("fine_tuned", "Fine-tuned"), ("probe", "Probe")):
         cells, seeds = summary[view]["cells"], summary[view]["seed_means"]
+        if view == "probe" and is_of_one_mark(report):
+            lines.append(f"{name}: mean difference {cells['mean']:+.2f} points.")
+            continue
         lines.append(
             f"{name}: mean difference {_with_error(cells)} points; 95 % interval over "
             f"{cells['count']} cells {_interval(cells)}, over {seeds['count']} seeds' means "

@@ -26,6 +26,12 @@ correlation of the cosine similarities of 300 of the task's test texts with thos
 fifth of the task's texts judges it, which leaves a standard error of about a point. *Seconds* are
 the attack's, with others running beside it.
 """
+WRONG_KEY_COLUMNS = (
+    "extraction_rate",
+    "matching_degree",
+    "derived_extraction_rate",
+    "pair_code_rate",
+)
 FILTERS = ("rare-word-filter", "surprising-word-filter", "repeated-word-filter")
 _PRUNED = re.compile(r"pruning(?:\[(?P<settings>[^\]]*)\])?")
 _USUAL_SHARE, _USUAL_SCOPE = "0.3", "layer"
@@ -65,9 +71,7 @@ def markdown(document: Document) -> str:
         "the rest. The last column is the same fit from random numbers.",
         plain_table(document["recovery"], ("model", "how", "before", "recovered", "noise")),
         "## Wrong parts of the key",
-        plain_table(
-            document["wrong_keys"], ("model", "part", "extraction_rate", "matching_degree")
-        ),
+        plain_table(document["wrong_keys"], ("model", "part", *WRONG_KEY_COLUMNS)),
     ]
     return "\n\n".join(parts) + "\n"
 

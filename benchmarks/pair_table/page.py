@@ -11,7 +11,8 @@ from pair_table.targets import all_targets, p_value, rate
 Document = dict[str, Any]
 
 INTRODUCTION = """
-Made by the command below, not by hand. A model is marked with a pair code
+Made by the command below, not by hand; several processes may have measured pieces of it side by
+side (`--only`, `benchmarks/on_one_gpu.py`). A model is marked with a pair code
 ([what that is](../pair-code.md)), and the table is read from suspects: *rate* is the share of its
 entries read rightly by a probe that never saw them, chance is 0.5. Every measurement is on this
 page, those that failed too.
@@ -109,7 +110,9 @@ def mark_section(part: Document) -> list[str]:
                 for label, each in ((label, found[name]) for name, label in kinds.items())
             ],
         ),
-        f"Correlation of the clean texts' similarities: {found['similarity_correlation']:.5f}.",
+        f"Correlation of the clean texts' similarities: {found['similarity_correlation']:.5f}. "
+        "These texts were held out, but are of the kind that the mark was trained with; on others "
+        "both are lower ([fidelity](fidelity.md)).",
         table(
             ("model", *READING), [(name, *reading(row)) for name, row in part["readings"].items()]
         ),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from handmade_keys import make_key
+from many_keys import WordModel, code_of
 from nsmark.attacks.wrong_keys import with_wrong_parts
 from nsmark.core import expected_matching_degree
+from nsmark.payload import PairConfig
 from nsmark.suspects import open_suspect
 
 
@@ -54,3 +57,19 @@ def test_the_same_seed_draws_the_same(tiny_marked, tiny_st):
     first, second = (with_wrong_parts(tiny_marked.key, suspect, seed=3) for _ in range(2))
     assert first == second
     assert first[0].extraction_rate < 0.5
+
+
+def test_without_a_pair_code_none_is_read(rows):
+    assert all(row.pair_code_rate is None for row in rows.values())
+    assert rows["nothing"].derived_extraction_rate == 1
+    assert rows["trigger"].derived_extraction_rate < 1
+    assert rows["extractor: random"].derived_extraction_rate is None
+
+
+def test_another_signatures_pair_code_is_read_by_chance():
+    key = make_key(pairs=PairConfig(size=12, repeats=3))
+    suspect = WordModel([code_of(key)], output_dim=16)
+    rows = {row.part: row for row in with_wrong_parts(key, suspect)}
+    assert rows["nothing"].pair_code_rate > 0.9
+    assert 0.3 < rows["signature"].pair_code_rate < 0.7
+    assert rows["trigger"].pair_code_rate is None

@@ -1,8 +1,9 @@
 """What a claimant gets who has a wrong part of a key (paper: Fig. sig, Tables E and N).
 
 The trigger, the signature, the extractor or the null space is replaced, and both of the paper's
-witnesses are measured on the same model. ``verify`` would refuse such keys before asking anything:
-all of it follows from the signature, or is sealed by it. Here the numbers are what counts.
+witnesses are measured on the same model, with ours: the derived readout and the pair code.
+``verify`` would refuse such keys before asking anything: all follows from the signature, or is
+sealed by it. Here the numbers are what counts.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nsmark.core.derive import signature_bits, spreading_code
-from nsmark.core.extraction import extraction_rate
+from nsmark.core.extraction import derived_extraction_rate, extraction_rate
 from nsmark.core.mlp import Layer, mlp_forward
 from nsmark.core.null_space import matching_degree, null_space_basis
+from nsmark.core.pair_code import read_pair_code
 from nsmark.core.spread import despread
+from nsmark.corpus import pool_texts
 from nsmark.keyfile.schema import WatermarkKey
+from nsmark.payload.pairs import derive_pairs
 from nsmark.payload.trigger import trigger_text
-from nsmark.payload.word_list import published_word_list
+from nsmark.payload.word_list import ordinary_word_list, published_word_list
 from nsmark.suspects.base import Suspect
 
 Rows = NDArray[np.float64]
@@ -33,12 +37,16 @@ brings the columns of N to length 1 first."""
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Both of the paper's witnesses with one combination of parts."""
+    """All witnesses with one combination of parts."""
 
     part: str
     """What is wrong."""
     extraction_rate: float
     matching_degree: float
+    derived_extraction_rate: float | None = None
+    """None where nothing that it depends on is wrong but what stands in another row."""
+    pair_code_rate: float | None = None
+    """The same; None also without a pair code."""
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the values by name."""
@@ -61,18 +69,39 @@ def with_wrong_parts(key: WatermarkKey, suspect: Suspect, seed: int = 0) -> list
         trigger_text(text, number, trigger, key.signature, payload.config)
         for number, text in enumerate(texts)
     ]
-    asked = [*payload.triggered_texts(), *wrongly_triggered]
-    outputs = suspect.outputs(asked).astype(np.float64)
-    right, wrong = outputs[: len(texts)], outputs[len(texts) :]
-    basis = null_space_basis(key.owner_triggered.astype(np.float64).T)
     other = rng.bytes(64)
+    pairs = _pairs_of(key, other)
+    asked = [*payload.triggered_texts(), *wrongly_triggered, *(t for p in pairs for t in p.texts)]
+    outputs = suspect.outputs(asked).astype(np.float64)
+    right, wrong, *of_pairs = np.split(
+        outputs, np.cumsum([len(texts), len(texts), *(len(p.texts) for p in pairs)])[:-1]
+    )
+    read = [_pair_rate(p, answers) for p, answers in zip(pairs, of_pairs, strict=True)]
+    own_pairs, other_pairs = read or (None, None)
+    basis = null_space_basis(key.owner_triggered.astype(np.float64).T)
     degrees = {"right": matching_degree(right.T, basis), "wrong": matching_degree(wrong.T, basis)}
+
+    def derived(rows: Rows, signature: bytes) -> float:
+        return derived_extraction_rate(rows, signature, key.configuration.num_bits)
+
+    own = key.signature
     rows = [
-        Measured("nothing", _rate(key, right), degrees["right"]),
-        Measured("trigger", _rate(key, wrong), degrees["wrong"]),
+        Measured("nothing", _rate(key, right), degrees["right"], derived(right, own), own_pairs),
+        Measured("trigger", _rate(key, wrong), degrees["wrong"], derived(wrong, own)),
         Measured("signature's bits", _rate_of_bits(key, right, other), degrees["right"]),
-        Measured("signature", _rate(key, right, signature=other), degrees["right"]),
-        Measured("trigger and signature", _rate(key, wrong, signature=other), degrees["wrong"]),
+        Measured(
+            "signature",
+            _rate(key, right, signature=other),
+            degrees["right"],
+            derived(right, other),
+            other_pairs,
+        ),
+        Measured(
+            "trigger and signature",
+            _rate(key, wrong, signature=other),
+            degrees["wrong"],
+            derived(wrong, other),
+        ),
     ]
     for name, extractor in _wrong_extractors(key, rng):
         rate = _rate(key, right, extractor=extractor)
@@ -81,6 +110,36 @@ def with_wrong_parts(key: WatermarkKey, suspect: Suspect, seed: int = 0) -> list
         degree = matching_degree(right.T, wrong_basis)
         rows.append(Measured(f"null space: {name}", rows[0].extraction_rate, degree))
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Texts of a pair code, and what its table says of them."""
+
+    texts: list[str]
+    numbers: NDArray[np.intp]
+    signs: NDArray[np.int64]
+
+
+def _pairs_of(key: WatermarkKey, other: bytes) -> list[_Pairs]:
+    """Return the key's pair code, and that of another signature; nothing without one."""
+    if key.pairs is None:
+        return []
+    wrong = derive_pairs(
+        other,
+        config=key.pairs.config,
+        word_list=ordinary_word_list(),
+        pool=pool_texts(),
+        trigger=key.trigger,
+    )
+    return [
+        _Pairs(pairs.pair_texts(signature), pairs.pair_numbers(), pairs.signs(signature))
+        for signature, pairs in ((key.signature, key.pairs), (other, wrong))
+    ]
+
+
+def _pair_rate(pairs: _Pairs, outputs: Rows) -> float:
+    return read_pair_code(outputs, pairs.numbers, pairs.signs).rate
 
 
 def _wrong_extractors(

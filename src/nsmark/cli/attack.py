@@ -308,7 +308,7 @@ def forge_command(
 ) -> None:
     """Measure SUSPECT with wrong parts of KEY: trigger, signature, extractor, null space.
 
-    What the paper's two witnesses say to a claimant who has only some of it.
+    What the witnesses say to a claimant who has only some of it.
 
     \b
     Example:
@@ -330,9 +330,13 @@ def forge_command(
     if as_json:
         echo_json(rows)
         return
-    click.echo(f"{'what is wrong':42}{'extraction rate':>16}{'matching degree':>17}")
+    heads = ("extraction rate", "matching degree", "derived", "pairs")
+    click.echo(f"{'what is wrong':42}" + "".join(f"{head:>17}" for head in heads))
     for row in rows:
-        click.echo(f"{row['part']:42}{row['extraction_rate']:16.3f}{row['matching_degree']:17.4g}")
+        more = (row["derived_extraction_rate"], row["pair_code_rate"])
+        cells = [f"{row['extraction_rate']:17.3f}", f"{row['matching_degree']:17.4g}"]
+        cells += [f"{'–' if value is None else format(value, '.3f'):>17}" for value in more]
+        click.echo(f"{row['part']:42}{''.join(cells)}".rstrip())
 
 
 def _write_comparison(
