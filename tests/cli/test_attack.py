@@ -99,6 +99,18 @@ def test_attacks_follow_one_another(tiny_marked, tmp_path, capsys):
     assert main([*words, "--out", str(tmp_path / "stolen"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [step["attack"] for step in found["steps"]] == ["ll-lfea", "unit-length"]
+    assert found["utility"]["similarity"] < 0.9
+    assert {"accuracy_before", "accuracy", "points_lost"} <= set(found["utility"])
+
+
+def test_what_an_attack_costs_is_told_unless_nobody_asks(tiny_marked, tmp_path, capsys):
+    words = ["attack", "run", "unit-length", str(tiny_marked.model_folder), "--out"]
+    assert main([*words, str(tmp_path / "one")]) == 0
+    shown = capsys.readouterr().out
+    assert "similarity      1.000 (correlation with before)" in shown
+    assert "points lost)" in shown
+    assert main([*words, str(tmp_path / "two"), "--no-utility", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["utility"] is None
 
 
 def test_a_suite_compares_attacks_and_goes_on_where_it_stopped(tiny_marked, tmp_path, capsys):

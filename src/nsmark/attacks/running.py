@@ -11,7 +11,23 @@ from typing import Any
 from nsmark.attacks.expression import Step, written
 from nsmark.attacks.material import Material
 from nsmark.attacks.stolen import Stolen
+from nsmark.attacks.utility import Utility, Yield
 from nsmark.files import ensure_new_folder, new_folder, write_json
+from nsmark.suspects.base import open_suspect
+from nsmark.suspects.recorded import RecordedOutputs
+
+
+def utility_of(
+    model: Path, attacked: Path, material: Material, *, pooling: str | None = None
+) -> Utility:
+    """Ask a model and what became of it the task's texts, each as it is served."""
+
+    def asked(folder: Path) -> Yield:
+        suspect = open_suspect(str(folder), pooling=pooling, device=material.device)
+        assert not isinstance(suspect, RecordedOutputs)  # noqa: S101 - it is a folder
+        return Yield.of(lambda texts: suspect.outputs(texts).astype("float64"), material.task)
+
+    return asked(model).after(asked(attacked))
 
 
 def run_attack(

@@ -108,6 +108,12 @@ def show(name: str, as_json: bool) -> None:
 @click.option(
     "--pooling", type=click.Choice(POOLINGS), help="How a bare transformer folder is read."
 )
+@click.option(
+    "--utility/--no-utility",
+    default=True,
+    show_default=True,
+    help="Ask both models the task's texts, to see what the attack costs.",
+)
 @device_option
 @quiet_option
 @json_option
@@ -120,6 +126,7 @@ def run(
     task: Path | None,
     reference: Path | None,
     pooling: str | None,
+    utility: bool,
     device: str,
     quiet: bool,
     as_json: bool,
@@ -139,7 +146,7 @@ def run(
     def attacked() -> dict[str, Any]:
         from nsmark.attacks.expression import parse_attack
         from nsmark.attacks.material import gather_material
-        from nsmark.attacks.running import run_attack
+        from nsmark.attacks.running import run_attack, utility_of
 
         steps = parse_attack(name, settings)
         with progress_bar("attacking", quiet) as update:
@@ -150,7 +157,9 @@ def run(
                 on_step=lambda done, total: update(done, total, name),
                 reference=reference,
             )
-            return run_attack(model, steps, out, material, pooling=pooling)
+            done = run_attack(model, steps, out, material, pooling=pooling)
+            left = utility_of(model, out, material, pooling=pooling) if utility else None
+            return done | {"utility": None if left is None else left.to_mapping()}
 
     result = _loaded(attacked)
     if as_json:
@@ -160,6 +169,11 @@ def run(
     for step in result["steps"]:
         for key, value in step.items():
             click.echo(f"{key:15} {value}")
+    if result["utility"] is not None:
+        left = result["utility"]
+        click.echo(f"{'similarity':15} {left['similarity']:.3f} (correlation with before)")
+        accuracies = f"{left['accuracy_before']:.3f} → {left['accuracy']:.3f}"
+        click.echo(f"{'accuracy':15} {accuracies} ({left['points_lost']:.1f} points lost)")
 
 
 @command.command("suite")

@@ -8,13 +8,15 @@ what it does to another; what the text says does not. The average keeps the latt
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nsmark.alterations.changes import Rows
-from nsmark.attacks.paraphraser import build_paraphraser
+from nsmark.attacks.paraphraser import Paraphraser, build_paraphraser
 from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.attacks.rewriter import Rewriter, open_rewriter
 from nsmark.attacks.student import learn_answers, open_student, put_in_place
 from nsmark.errors import ConfigError
 
@@ -39,6 +41,16 @@ class ParaphrasingConfig:
     learning_rate: float = 1e-4
     """At most; it rises at first and falls to nothing."""
 
+    paraphraser: str = ""
+    """Folder of a model that paraphrases, asked as DIPPER is; by default words are exchanged, left
+    out and swapped without one."""
+
+    kept_words: int = 40
+    """Per cent of the words that such a model is asked to keep."""
+
+    kept_order: int = 100
+    """The same of their order."""
+
     student: str = ""
     """Folder of an unmarked model, or ``reference`` for the one at hand; by default the stolen
     architecture with weights drawn anew."""
@@ -49,6 +61,8 @@ class ParaphrasingConfig:
     def __post_init__(self) -> None:
         for name, lowest, highest in (
             ("paraphrases", 1, 64),
+            ("kept_words", 0, 100),
+            ("kept_order", 0, 100),
             ("num_texts", 8, 1_000_000),
             ("steps", 1, 10_000_000),
             ("seed", 0, 2**63 - 1),
@@ -64,10 +78,9 @@ def apply(stolen: Stolen, config: ParaphrasingConfig, material: Material) -> Fac
     """Ask for paraphrases, average the answers, and let a student learn the averages."""
     count = min(config.num_texts, len(material.texts))
     texts = material.some_texts(count, config.seed)
-    student = open_student(
-        stolen, config.student, config.seed, material
-    )  # before thousands of queries
-    paraphraser = build_paraphraser(stolen.encoder, material.texts)
+    # Before thousands of queries.
+    student = open_student(stolen, config.student, config.seed, material)
+    paraphraser = _paraphraser(stolen, config, material)
     versions = [paraphraser.paraphrases(text, config.paraphrases, config.seed) for text in texts]
     asked = [version for own in versions for version in own]
     answers = stolen.outputs(asked)
@@ -85,11 +98,26 @@ def apply(stolen: Stolen, config: ParaphrasingConfig, material: Material) -> Fac
     return {
         "queries": len(asked),
         "different_queries": len(set(asked)),
-        "words_with_synonyms": len(paraphraser.synonyms),
+        "words_with_synonyms": (
+            len(paraphraser.synonyms) if isinstance(paraphraser, Paraphraser) else None
+        ),
         "distance_before": learned.distance_before,
         "distance_after": learned.distance_after,
         "agreement_of_paraphrases": _agreement(answers, averages, config.paraphrases),
     }
+
+
+def _paraphraser(
+    stolen: Stolen, config: ParaphrasingConfig, material: Material
+) -> Paraphraser | Rewriter:
+    if not config.paraphraser:
+        return build_paraphraser(stolen.encoder, material.texts)
+    return open_rewriter(
+        Path(config.paraphraser),
+        stolen.encoder.device,
+        words=config.kept_words,
+        order=config.kept_order,
+    )
 
 
 def _agreement(answers: Rows, averages: Rows, paraphrases: int) -> float:
@@ -105,8 +133,9 @@ RECIPE = Recipe(
     kind="surrogate",
     source="Shetty, Xu & Lau 2024, 'WET: Overcoming paraphrasing vulnerabilities in "
     "embeddings-as-a-service with linear transformation watermarks'",
-    deviations="Paraphrases are made by exchanging, leaving out and swapping words, not by a large "
-    "language model or by translation: they differ less from one another. Synonyms are neighbours "
+    deviations="Without ``paraphraser``, paraphrases are made by exchanging, leaving out and "
+    "swapping words, not by a large language model (DIPPER) or by translation: they differ less "
+    "from one another. Synonyms are neighbours "
     "in the stolen model's own input embeddings, among words of the thief's texts; whoever has "
     "only an API would take another table. Without ``student``, the student starts from nothing "
     "instead of from a pretrained model.",
