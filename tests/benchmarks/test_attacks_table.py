@@ -29,3 +29,50 @@ def test_the_whole_runs_on_a_tiny_model(tiny_marked, tiny_st, tmp_path):
     assert "Ownership is shown after" in page
     assert "| none | owned |" in page
     assert "| marked | nothing | 1 |" in page
+
+
+def row(attack: str, verdict: str = "owned", **changes) -> dict:
+    utility = {"similarity": 0.9, "accuracy_before": 0.8, "accuracy": 0.78, "points_lost": 2.0}
+    statistics = {"extraction_rate": 0.5, "pair_code_rate": 0.99, "pair_code_p_value": 1e-30}
+    usual = {"margin": -1.0, "passed": ["pair_code"], "utility": utility, "error": None}
+    return {"attack": attack, "verdict": verdict, "statistics": statistics, **usual, **changes}
+
+
+@pytest.fixture(scope="module")
+def page():
+    return runpy.run_path(str(FOLDER / "attacks_table" / "page.py"))
+
+
+def test_pruning_is_told_by_where_and_how_much(page):
+    rows = [row("pruning[share=0.9,scope=global]", "not_shown"), row("pruning"), row("signs")]
+    rows += [row("pruning[share=0.2]"), row("pruning + signs"), row("pruning", error="no")]
+    body = page["pruning_table"](rows).splitlines()[2:]
+    assert [line.split("|")[1:4] for line in body] == [
+        [" global ", " 0.9 ", " not shown "],
+        [" layer ", " 0.2 ", " owned "],
+        [" layer ", " 0.3 ", " owned "],
+    ]
+
+
+def test_both_owners_are_told_of_and_who_is_accused_wrongly(page):
+    other = {
+        "attack": "overwriting",
+        "verdict": "owned",
+        "statistics": {"extraction_rate": 1.0},
+        "verdict_on_the_stolen_model": "not_shown",
+    }
+    suites = {"sst2": [row("overwriting", other_owners=[other]), row("signs")]}
+    assert "| sst2 | overwriting | owned | owned | 1 | not shown |" in page["owners_table"](suites)
+    told = page["innocent_section"]([row("none", "not_shown"), row("signs", "owned")])
+    assert told[0].startswith("1 of 2 are accused")
+    assert "`signs`" in told[1]
+    assert page["innocent_section"]([]) == ["Not measured yet."]
+
+
+def test_what_is_tried_on_every_task_is_tried_on_the_first_too():
+    code = "import attacks; print(*map(len, attacks.plans(['a', 'b'], []).values()))"
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, cwd=FOLDER, capture_output=True, text=True, check=True)
+    first, second = map(int, done.stdout.split())
+    assert first > 100
+    assert second == 8
