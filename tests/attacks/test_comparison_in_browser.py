@@ -24,7 +24,13 @@ def row(number: int, attack: str) -> dict:
             "accuracy": 0.9 - number / 50,
             "points_lost": 2.0 * number,
         },
-        "statistics": {"extraction_rate": 0.25, "predictability": None},
+        "passed": ["pair_code"] if shown else [],
+        "statistics": {
+            "extraction_rate": 0.25,
+            "predictability": None,
+            "pair_code_rate": 0.9,
+            "pair_code_p_value": 10.0 ** (-30 + 5 * number),
+        },
         "seconds": 1.5,
         "error": None,
     }
@@ -44,9 +50,9 @@ def opened(tmp_path):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_plots_and_rows_are_seen_and_nothing_sticks_out(opened, width, scheme):
     page = opened(width, color_scheme=scheme)
-    assert "Ownership is shown after 4 of 5 attacks." in page.locator(".sentence").inner_text()
+    assert "Ownership is shown after 3 of 4 attacks" in page.locator(".sentence").inner_text()
     charts = page.locator("svg")
-    assert charts.count() >= 1
+    assert charts.count() == 4  # similarity and accuracy, for each of two kinds of evidence
     assert all(charts.nth(i).bounding_box()["height"] > 80 for i in range(charts.count()))
     told = page.locator("table").all_inner_texts()
     for name in NAMES:

@@ -99,7 +99,7 @@ def test_attacks_follow_one_another(tiny_marked, tmp_path, capsys):
     assert main([*words, "--out", str(tmp_path / "stolen"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [step["attack"] for step in found["steps"]] == ["ll-lfea", "unit-length"]
-    assert found["utility"]["similarity"] < 0.9
+    assert found["utility"]["similarity"] < 0.99
     assert {"accuracy_before", "accuracy", "points_lost"} <= set(found["utility"])
 
 
