@@ -89,6 +89,18 @@ def test_attacks_are_counted_by_what_they_cost_and_idle_ones_are_not():
     assert counted(rows[:1]) == "Ownership is shown after 0 of 0 attacks."
 
 
+def test_tables_name_the_first_witness_and_count_the_rest():
+    first, second = (row("signs", "owned", 1.0, 0.9) for _ in range(2))
+    table = markdown_table(
+        [
+            first | {"passed": ["pair_code", "derived", "predictability"]},
+            second | {"passed": ["x_y"]},
+        ]
+    )
+    assert "| owned | pair code +2 | 1.00 |" in table
+    assert "| owned | x y | 1.00 |" in table
+
+
 def test_what_the_pair_code_shows_is_drawn_by_itself():
     rows = [row("none", "owned", 9.0, 1.0), row("signs", "owned", -2.0, 0.9)]
     rows[0]["statistics"]["pair_code_p_value"] = 1e-38

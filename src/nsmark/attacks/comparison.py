@@ -120,8 +120,11 @@ def comparison_page(rows: Sequence[Row], about: Sequence[str]) -> str:
     ]
     for number, (kind, chosen) in enumerate(_by_kind(run).items(), 3):
         caption = kind if kind == _AS_IT_IS else f"Attacks on {kind}"
-        body = [(row["attack"], [text for _, text in _cells(row)[1:]]) for row in chosen]
-        content.append(section(number, caption, table(caption, "attack", list(_COLUMNS)[1:], body)))
+        body = [
+            (row["attack"], [text for name, text in _cells(row) if name in _PAGE_COLUMNS])
+            for row in chosen
+        ]
+        content.append(section(number, caption, table(caption, "attack", _PAGE_COLUMNS, body)))
     if failed:
         lines = [paragraph(f"{row['attack']}: {row['error']}") for row in failed]
         content.append(section(3 + len(_by_kind(run)), "What could not be run", *lines))
@@ -230,7 +233,7 @@ def _cells(row: Row) -> list[tuple[str, str]]:
     values = {
         "attack": row["attack"],
         "verdict": str(row["verdict"]).replace("_", " "),
-        "shown by": ", ".join(name.replace("_", " ") for name in row.get("passed") or ()) or "–",
+        "shown by": _shown_by(row.get("passed") or ()),
         "margin": _number(row["margin"], 2),
         "similarity": _number(utility["similarity"]),
         "accuracy": _number(utility["accuracy"]),
@@ -262,6 +265,27 @@ _COLUMNS = (
     "p of pairs",
     "seconds",
 )
+
+
+_PAGE_COLUMNS = (
+    "verdict",
+    "shown by",
+    "margin",
+    "similarity",
+    "points lost",
+    "extraction",
+    "pairs",
+    "p of pairs",
+)
+"""What there is room for on a page, beside names of attacks."""
+
+
+def _shown_by(passed: Sequence[str]) -> str:
+    """Return the first witness, and how many more there are: all of them would fill the page."""
+    if not passed:
+        return "–"
+    more = f" +{len(passed) - 1}" if len(passed) > 1 else ""
+    return passed[0].replace("_", " ") + more
 
 
 def _number(value: float | None, digits: int = 3) -> str:

@@ -367,6 +367,7 @@ def _write_comparison(
         f"The mark of {owner} was attacked as a thief would who holds the model's weights.",
         "Every attacked model was asked the key's texts, as it would be served, and judged by the "
         "key's own controls. What it is still good for was measured on the task's texts.",
+        "The file attacks.csv beside this page holds every statistic.",
         f"To repeat it: {' '.join(words)}",
     ]
     write_json(out / "attacks.json", {"attacks": rows, "versions": library_versions()})
