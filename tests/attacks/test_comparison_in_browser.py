@@ -59,7 +59,8 @@ def test_plots_and_rows_are_seen_and_nothing_sticks_out(opened, width, scheme):
         assert any(name in text for text in told), name
     assert "distillation" in page.locator("main").inner_text()  # what could not be run is said
     heads = page.locator("tbody th")
-    assert all(heads.nth(i).bounding_box()["width"] > 80 for i in range(heads.count()))
+    # Not squeezed to a letter a line by what stands beside them.
+    assert all(heads.nth(i).bounding_box()["height"] < 90 for i in range(heads.count()))
     assert page.locator("table b").count() == 0  # a name is text, whatever it looks like
     assert sizes(page)[0] == width
 
