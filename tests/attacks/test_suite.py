@@ -205,9 +205,8 @@ def test_what_takes_long_is_known():
 
 @pytest.mark.slow
 def test_every_attack_of_the_plan_runs_on_a_tiny_model(tiny_marked, tmp_path):
-    rows = run_suite(
-        tiny_marked.key, tiny_marked.model_folder, tmp_path, small_material(), suite_plan()
-    )
+    key, model = tiny_marked.key, tiny_marked.model_folder
+    rows = run_suite(key, model, tmp_path, small_material(), suite_plan(), jobs=2)
     failed = {row["attack"]: row["error"] for row in rows if row["error"] is not None}
     # The tiny model has two layers, and learns a mark only with settings of its own.
     expected = {each for each in suite_plan() if "overwriting" in names_in(each)}
