@@ -185,8 +185,8 @@ def validity_section(part: Document) -> list[str]:
     return [
         f"{part['keys']} random signatures, each with its own words, texts and table; "
         f"{part['queries']:,} questions, {part['queries_per_second']:,} a second. "
-        f"{part['unreadable']} readings were impossible. On a GPU models answer in bfloat16 here, which "
-        "is as innocent.",
+        f"{part['unreadable']} readings were impossible. On a GPU models answer in bfloat16 here, "
+        "which is as innocent.",
         "Share with p ≤ α, in brackets the most that 99 % of exact p-values' samples show:",
         table(("model", "outputs", "keys", *(f"α = {a:g}" for a in levels), "smallest p"), shares),
         "Rates, and χ² tests of each half's counts against the binomial:",
