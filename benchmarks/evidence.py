@@ -119,8 +119,9 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
         started = time.perf_counter()
         own = mark(arguments.model, "owner")
         # How strongly others mark is their choice: quickly.
-        quick = replace(config, marks=("paper", "derived"), pairs_first=False)
-        quick = quick if arguments.tiny else preset_config("fast")
+        quick = preset_config("fast")
+        if arguments.tiny:
+            quick = replace(config, marks=("paper", "derived"), pairs_first=False)
         mark(arguments.model, "another", quick)
         mark(own / "model", "overwriter", quick)
         begun = time.perf_counter()

@@ -348,16 +348,17 @@ def marked_model(
     return embed_mark(clean, corpus, pool, config)
 
 
-def check_made_with(marked: Path, config: EmbeddingConfig) -> None:
-    """Refuse to tell of a mark under settings that it was not made with, where it says."""
-    path = marked.parent / "report.json"
-    if not path.exists():
-        return
-    found = json.loads(path.read_text(encoding="utf-8"))["training"]["settings"]
-    wanted = json.loads(json.dumps(asdict(config)))
-    for name in ("marks", "batch_size", "position_weight", "pruned_weight", "cooldown_steps"):
-        if name in found and found[name] != wanted[name]:
-            raise SystemExit(f"the model was marked with another {name}: --set {name}=…")
+def check_settings(found: dict[str, Any], config: EmbeddingConfig) -> None:
+    """Refuse to tell of a mark under settings that it was not made with."""
+    wanted, usual = (json.loads(json.dumps(asdict(each))) for each in (config, EmbeddingConfig()))
+    del wanted["checkpoint_every"]  # changes no result
+    found = {**usual, **found}  # settings that are newer than the mark
+    other = [name for name, value in wanted.items() if found[name] != value]
+    if other:
+        raise SystemExit(
+            f"the marked model was made with another {other[0]}: mark it anew, or run with "
+            f"--set {other[0]}={json.dumps(found[other[0]])}"
+        )
 
 
 def extraction_of(trained: Trained, signature: bytes) -> Callable[[np.ndarray], float]:
@@ -765,8 +766,9 @@ def main(words: Sequence[str] | None = None) -> None:
         print(markdown(report))
         return
     config = embedding_config(arguments.preset, arguments.set)
-    if arguments.marked is not None:
-        check_made_with(arguments.marked, config)
+    report = None if arguments.marked is None else arguments.marked.parent / "report.json"
+    if report is not None and report.exists():  # only a folder of `nsmark embed` says
+        check_settings(json.loads(report.read_bytes())["training"]["settings"], config)
     clean = open_encoder(arguments.model, purpose="train", device=arguments.device)
     tasks = [load_task(arguments.tasks, name, clean, arguments.limit) for name in SOURCES]
     side = CleanSide.of(clean, tasks, arguments.kept)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
 
+from choices import some_of
 from job_queue import Job, JobQueue, shared_gpu
 
 HERE = Path(__file__).parent
@@ -190,15 +191,6 @@ class Plan:
         return jobs + [replace(job, niceness=10) for job in others]
 
 
-def names(text: str) -> list[str]:
-    """Read a comma-separated list of tables."""
-    found = [name for name in text.split(",") if name]
-    unknown = [name for name in found if name not in TABLES]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"no such table: {unknown[0]} (of {', '.join(TABLES)})")
-    return found
-
-
 def main(words: Sequence[str] | None = None) -> int:
     """Run all; return 1 where something failed or is still to be done."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -206,7 +198,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, help="folder with wikitext-2 and the five tasks")
     parser.add_argument("--work", type=Path, required=True, help="keeps what takes long to make")
     parser.add_argument("--out", type=Path, required=True, help="for JSON files and pages")
-    parser.add_argument("--tables", type=names, default=list(TABLES), help=",".join(TABLES))
+    parser.add_argument(
+        "--tables", type=some_of(TABLES, "table"), default=list(TABLES), help=",".join(TABLES)
+    )
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=JSON", help="for the mark")
     parser.add_argument("--minutes", type=float, help="stop after so long")
     parser.add_argument("--device", default="auto")

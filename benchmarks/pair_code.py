@@ -27,6 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
 
 # What needs torch is imported where it is used: the readers' processes import this file, too.
+from choices import some_of
 from pair_table.page import markdown
 from pair_table.reading import Readers
 from pair_table.targets import all_targets
@@ -158,15 +159,6 @@ def accuracies(path: Path) -> dict[str, float]:
     return {name: task["mean"] for name, task in tasks.items()}
 
 
-def names(text: str) -> list[str]:
-    """Read a comma-separated list of parts."""
-    found = [name for name in text.split(",") if name]
-    unknown = [name for name in found if name not in PARTS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"no such part: {unknown[0]} (of {', '.join(PARTS)})")
-    return found
-
-
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -175,8 +167,12 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="keeps marked models and results")
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--markdown", type=Path)
-    parser.add_argument("--parts", type=names, default=list(PARTS), help=",".join(PARTS))
-    parser.add_argument("--again", type=names, default=[], help="parts to measure anew")
+    parser.add_argument(
+        "--parts", type=some_of(PARTS, "part"), default=list(PARTS), help=",".join(PARTS)
+    )
+    parser.add_argument(
+        "--again", type=some_of(PARTS, "part"), default=[], help="parts to measure anew"
+    )
     parser.add_argument(
         "--only", metavar="REGEX", help="measure and keep pieces with such names; write no part"
     )

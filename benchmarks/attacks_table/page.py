@@ -6,13 +6,13 @@ python benchmarks/attacks_table/page.py JSON > docs/results/attacks.md
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from nsmark.attacks.comparison import WITNESSES_IN_WORDS, counted, markdown_table
+from nsmark.attacks.expression import parse_attack
 from nsmark.attacks.plan import UNTOUCHED, names_in
 
 Document = dict[str, Any]
@@ -33,8 +33,6 @@ WRONG_KEY_COLUMNS = (
     "pair_code_rate",
 )
 FILTERS = ("rare-word-filter", "surprising-word-filter", "repeated-word-filter")
-_PRUNED = re.compile(r"pruning(?:\[(?P<settings>[^\]]*)\])?")
-_USUAL_SHARE, _USUAL_SCOPE = "0.3", "layer"
 
 
 def markdown(document: Document) -> str:
@@ -99,13 +97,9 @@ def pruning_table(rows: Sequence[Row]) -> str:
     """Return accuracy, similarity and evidence by how much is pruned, and where."""
     body = []
     for row in rows:
-        found = _PRUNED.fullmatch(row["attack"])
-        if found is None or row.get("error") is not None:
-            continue
-        pairs = (each.split("=") for each in (found["settings"] or "").split(",") if each)
-        settings = {name: value for name, value in pairs}
-        share, scope = settings.get("share", _USUAL_SHARE), settings.get("scope", _USUAL_SCOPE)
-        body.append({"where": scope, "share": float(share), **columns_of(row)})
+        if row.get("error") is None and names_in(row["attack"]) == ["pruning"]:
+            settings = parse_attack(row["attack"])[0].settings
+            body.append({"where": settings.scope, "share": settings.share, **columns_of(row)})
     body.sort(key=lambda each: (each["where"], each["share"]))
     return plain_table(body, ("where", "share", *COLUMNS))
 

@@ -21,13 +21,11 @@ from pair_table.tuning import tune
 
 MARKED = "marked"
 TUNED = "fine-tuned on {}"
-OVERWRITTEN = dict(
-    zip(
-        OTHERS,
-        (f"overwritten {what} a pair code" for what in ("without", "with")),
-        strict=True,
-    )
-)
+OVERWRITING: dict[str, tuple[str, tuple[Mark, ...]]] = {
+    OTHERS[0]: ("overwritten without a pair code", ("paper", "derived")),
+    OTHERS[1]: ("overwritten with a pair code", MARKS),
+}
+"""What each of the other owners makes of the marked model, and his marks."""
 CLASSIFIERS = {"sst2": 2, "agnews": 4, "sst5": 5}
 LOGITS, LOG_PROBABILITIES = "logits", "log-probabilities"
 
@@ -49,8 +47,8 @@ def attack_pieces(run: Run) -> list[Piece]:
         makers[name] = partial(one, run, name, change)
     for task in run.material.tasks:
         makers[TUNED.format(task)] = partial(fine_tuned, run, task)
-    for owner, marks in zip(OTHERS, (("paper", "derived"), MARKS), strict=True):
-        makers[OVERWRITTEN[owner]] = partial(overwritten, run, owner, marks)
+    for owner, (name, _) in OVERWRITING.items():
+        makers[name] = partial(overwritten, run, owner)
     return [
         Piece(name, partial(start, run, make, 1000 * number))
         for number, (name, make) in enumerate(makers.items())
@@ -133,10 +131,11 @@ def classifier(name: str, logits: np.ndarray, table: Table) -> Iterator[Base]:
         yield Base(f"classifier {name}, {classes} classes, {kind}", outputs, table, (PLAIN,))
 
 
-def overwritten(run: Run, owner: str, marks: tuple[Mark, ...]) -> Iterator[Base]:
+def overwritten(run: Run, owner: str) -> Iterator[Base]:
     """Yield the model after another marked it, read with the first and with his own key."""
+    name, marks = OVERWRITING[owner]
     run.mark(run.folder_of(OWNER) / "model", owner, run.quick_config(*marks))
-    model, name = run.marked_by(owner), OVERWRITTEN[owner]
+    model = run.marked_by(owner)
     yield asked(run, name, model)
     if "pairs" in marks:
         theirs = questions_of(run.key_of(owner))

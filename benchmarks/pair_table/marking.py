@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from fidelity import similarity_correlation
-from nsmark.embedding.config import EmbeddingConfig
+from fidelity import check_settings, similarity_correlation
 from nsmark.embedding.pair_texts import PairRow
 from nsmark.payload.pairs import COPIES
 from pair_table.reading import read
@@ -48,19 +46,6 @@ def measure_mark(run: Run) -> dict[str, Any]:
         },
         "notes": run.material.notes,
     }
-
-
-def check_settings(found: dict[str, Any], config: EmbeddingConfig) -> None:
-    """Refuse to tell of a mark under settings that it was not made with."""
-    wanted, usual = (json.loads(json.dumps(asdict(each))) for each in (config, EmbeddingConfig()))
-    del wanted["checkpoint_every"]  # changes no result
-    found = {**usual, **found}  # settings that are newer than the mark
-    other = [name for name, value in wanted.items() if found[name] != value]
-    if other:
-        raise SystemExit(
-            f"the marked model was made with another {other[0]}: run with --again mark, or with "
-            f"--set {other[0]}={json.dumps(found.get(other[0]))}"
-        )
 
 
 def measure_fidelity(run: Run) -> dict[str, Any]:

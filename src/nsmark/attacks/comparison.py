@@ -22,8 +22,8 @@ _USELESS = 0.5
 """A similarity that has lost so much is drawn at the edge."""
 _PLENTY = 6.0
 """So is evidence that is as far beyond its line: a four-hundredth is left unexplained."""
-_LEAST_P_EXPONENT = -26.0
-"""Of the pair code: p = 1e-38 is as much as 256 signs can show."""
+_ALL_SIGNS = 26.0
+"""Decades of the pair code's p beyond 1e-12: 1e-38 is as much as 256 signs can show."""
 _AS_IT_IS = "The model as it is"
 
 
@@ -144,7 +144,7 @@ def _plots(rows: Sequence[Row]) -> list[tuple[str, str]]:
     kinds = [("margin", "margin beyond the nearest line", _margin, _PLENTY)]
     if any(_decades(row) is not None for row in rows):
         upwards = "pair code: decades of p beyond 1e-12"
-        kinds.append(("pairs", upwards, _decades, -_LEAST_P_EXPONENT))
+        kinds.append(("pairs", upwards, _decades, _ALL_SIGNS))
     return [_plot_pair(rows, *kind) for kind in kinds]
 
 

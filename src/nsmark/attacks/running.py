@@ -25,7 +25,7 @@ def utility_of(
     def asked(folder: Path) -> Yield:
         suspect = open_suspect(str(folder), pooling=pooling, device=material.device)
         assert not isinstance(suspect, RecordedOutputs)  # noqa: S101 - it is a folder
-        return Yield.of(lambda texts: suspect.outputs(texts).astype("float64"), material.task)
+        return Yield.of_suspect(suspect, material.task)
 
     return asked(model).after(asked(attacked))
 

@@ -15,6 +15,7 @@ from typing import Any
 from nsmark.attacks.material import Material
 from nsmark.attacks.plan import effort
 from nsmark.attacks.trial import Row, Workshop
+from nsmark.attacks.utility import Yield
 from nsmark.errors import KeyFileError
 from nsmark.files import write_json
 from nsmark.keyfile.schema import WatermarkKey
@@ -107,7 +108,8 @@ def run_suites(
     if missing:
         suspect = next(iter(shops.values())).opened(model)
         for name in dict.fromkeys(name for name, _ in missing):
-            shops[name] = replace(shops[name], before=shops[name].asked(suspect))
+            before = Yield.of_suspect(suspect, shops[name].material.task)
+            shops[name] = replace(shops[name], before=before)
         del suspect  # the processes need its memory
     for task, row in _tried(shops, missing, jobs):
         found[task] = row

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from nsmark.attacks.material import REFERENCE, Material
 from nsmark.attacks.plan import UNTOUCHED
 from nsmark.attacks.running import run_attack
 from nsmark.attacks.utility import Yield
+from nsmark.core.texts import lines_digest
 from nsmark.errors import NsmarkError
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.keyfile.store import read_key
@@ -51,26 +53,30 @@ class Workshop:
         assert not isinstance(suspect, RecordedOutputs)  # noqa: S101 - it is a folder
         return suspect
 
-    def asked(self, suspect: Suspect) -> Yield:
-        """Ask a model what its use is judged by."""
-        return Yield.of(lambda asked: suspect.outputs(asked).astype("float64"), self.material.task)
+    @cached_property
+    def _shared(self) -> list[str]:
+        """Name what all trials depend on: thousands of texts, read once."""
+        task = self.material.task
+        return [
+            self.key.key_id,
+            self.model_digest,
+            lines_digest(self.material.texts),
+            lines_digest([*task.train_texts, *task.test_texts]),
+            lines_digest(map(str, [*task.train_labels, *task.test_labels])),
+        ]
+
+    @cached_property
+    def _reference_digest(self) -> str | None:
+        reference = self.material.reference
+        return None if reference is None else model_digest(reference)
 
     def digest(self, expression: str) -> str:
         """Return a name for a trial: the same only where all is the same."""
-        task, steps = self.material.task, _steps(expression)
+        steps = _steps(expression)
         settings = [[step.recipe.name, asdict(step.settings)] for step in steps]
-        about = [
-            _ROW_FORMAT,
-            __version__,
-            settings,
-            self.key.key_id,
-            self.model_digest,
-            _digest(self.material.texts),
-            _digest([*task.train_texts, *task.test_texts]),
-            _digest(map(str, [*task.train_labels, *task.test_labels])),
-        ]
-        if self.material.reference is not None and REFERENCE in json.dumps(settings):
-            about.append(model_digest(self.material.reference))
+        about = [_ROW_FORMAT, __version__, settings, *self._shared]
+        if REFERENCE in json.dumps(settings):
+            about.append(self._reference_digest)
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:24]
 
     def try_out(self, expression: str) -> Row:
@@ -84,7 +90,7 @@ class Workshop:
                 attacked = time.perf_counter()
                 suspect = self.opened(folder)
                 report = verify(self.key, suspect, device=self.material.device)
-                utility = self.before.after(self.asked(suspect))
+                utility = self.before.after(Yield.of_suspect(suspect, self.material.task))
                 others = list(self._other_owners(folder, suspect, done))
         except NsmarkError as error:
             return row | {"error": str(error), "hint": error.hint}
@@ -141,10 +147,6 @@ class Workshop:
 
 def _steps(expression: str) -> list[Step]:
     return [] if expression == UNTOUCHED else parse_attack(expression)
-
-
-def _digest(texts: Any) -> str:
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 def _judged(report: Report) -> Row:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nsmark.attacks.linear_fit import Rows, ridge_weights
 from nsmark.attacks.material import Task
+from nsmark.suspects.base import Suspect
 
 Answering = Callable[[Sequence[str]], Rows]
 """Texts in, one row per text out."""
@@ -58,6 +59,11 @@ class Yield:
         train, test = np.split(answers, [len(task.train_texts)])
         accuracy = classifier_accuracy(train, task.train_labels, test, task.test_labels)
         return cls(pairwise_similarities(test[:_MOST_COMPARED]), accuracy)
+
+    @classmethod
+    def of_suspect(cls, suspect: Suspect, task: Task) -> Yield:
+        """Ask an opened model, as it is served."""
+        return cls.of(lambda texts: suspect.outputs(texts).astype(np.float64), task)
 
     def after(self, later: Yield) -> Utility:
         """Compare with the same model after an attack."""
