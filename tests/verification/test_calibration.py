@@ -23,6 +23,7 @@ from nsmark.verification.measure import Statistics
 from nsmark.verification.witnesses import WITNESSES
 
 shares = st.floats(-0.5, 0.95)
+SPREAD = np.linspace(-0.02, 0.02, 12)
 
 
 def control(name: str, share: float, *, rate: float = 0.0, rank: int | None = None) -> Control:
@@ -177,18 +178,45 @@ def test_suspects_are_compared_with_controls_of_their_rank():
     assert controls_like(everything, 350, 383) == full
     for rank, expected in ((128, [cuts[1]]), (47, [cuts[1]]), (3, [cuts[3]]), (1, [])):
         found = controls_like(everything, rank, 383)
-        assert found[: len(expected)] == expected
-        # What an extractor reads does not depend on the rank; nothing else of these counts.
-        assert [each.name for each in found[len(expected) :]] == ["a", "b"]
+        assert [each.name for each in found] == [each.name for each in (*expected, *full)]
+        for each in found[: len(expected)]:
+            assert each.triggered == Statistics(extraction_rate=0.0, aligned_subspace_overlap=0.5)
+        # What an extractor reads does not depend on the rank, and more dimensions predict more.
         for each in found[len(expected) :]:
-            assert each.triggered == Statistics(extraction_rate=each.triggered.extraction_rate)
+            assert each.triggered == Statistics(
+                extraction_rate=0.0, predictability=0.1, aligned_predictability=0.1
+            )
 
 
-def test_a_suspect_of_a_rank_without_controls_is_judged_by_what_is_read_alone():
+def test_a_suspect_of_a_rank_without_controls_is_not_judged_by_its_row_space():
     everything = [control(f"model {n}", 0.1, rate=0.01, rank=383) for n in range(12)]
     lines = calibrate(controls_like(everything, 300, 383)).lines
-    assert [line.name for line in lines] == ["extraction_rate"]
-    assert lines[0].num_controls == 12
+    assert [line.name for line in lines] == [
+        "extraction_rate",
+        "predictability",
+        "aligned_predictability",
+    ]
+    assert all(line.num_controls == 12 for line in lines)
+
+
+def test_a_cut_innocent_is_not_judged_by_controls_that_were_cut_further():
+    """Fewer dimensions lie in any row space, and predict less: each witness has its own side."""
+    generator = np.random.default_rng(0)
+    whole = [control(f"model {n}", share, rank=383) for n, share in enumerate(0.9 + SPREAD)]
+    cuts = [
+        Control(
+            f"model {n} | cut to 47",
+            Statistics(predictability=0.4 + share, aligned_subspace_overlap=0.99 + share / 10),
+            47,
+        )
+        for n, share in enumerate(SPREAD)
+    ]
+    lines = {line.name: line for line in calibrate(controls_like([*whole, *cuts], 128, 383)).lines}
+    for share in 0.9 - 0.4 * generator.random(50):
+        innocent = Statistics(predictability=share, aligned_subspace_overlap=0.9 + share / 10)
+        assert not any(line.passed_by(innocent) for line in lines.values())
+    assert lines["predictability"].threshold > 0.92
+    assert lines["aligned_subspace_overlap"].threshold > 0.992
 
 
 def test_mappings_name_lines_and_error_rates():

@@ -125,6 +125,16 @@ def last_weights(encoder: Encoder) -> list[Tensor]:
     return [weight for layer in blocks(encoder.network) for weight in _matrices(layer)[-1:]]
 
 
+def modules_of_last_weights(encoder: Encoder) -> list[str]:
+    """Return the names of the modules that have these matrices, in the transformer."""
+    found = {id(weight) for weight in last_weights(encoder)}
+    return [
+        name.removesuffix(".weight")
+        for name, weight in encoder.network.named_parameters()
+        if id(weight) in found
+    ]
+
+
 def _matrices(layer: nn.Module) -> list[Tensor]:
     return [
         weight

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,8 +16,15 @@ from nsmark.models.encoder import Encoder
 class Adapters:
     """The adapters of one model: trained, switched off, and merged into its weights."""
 
-    def __init__(self, encoder: Encoder, rank: int, seed: int) -> None:
-        """Put adapters beside every linear layer, in place; all other weights are frozen."""
+    def __init__(self, encoder: Encoder, rank: int, seed: int, without: Sequence[str] = ()) -> None:
+        """Put adapters beside every linear layer, in place; all other weights are frozen.
+
+        Args:
+            encoder: The model.
+            rank: Of the adapters.
+            seed: Of their first values.
+            without: Modules of the transformer that get none.
+        """
         try:
             from peft import LoraConfig
             from peft.tuners.lora import LoraModel
@@ -25,7 +32,12 @@ class Adapters:
             raise MissingExtraError(str(error.name), "lora") from error
         encoder.requires_grad_(False)
         # Scale 2, as is usual; the second factor starts at zero, so nothing changes at first.
-        config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
+        config = LoraConfig(
+            r=rank,
+            lora_alpha=2 * rank,
+            target_modules="all-linear",
+            exclude_modules=list(without) or None,
+        )
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             # GPT-2's layers are transposed, which peft notices and tells the user.
             warnings.simplefilter("ignore", UserWarning)

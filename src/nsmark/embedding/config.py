@@ -82,6 +82,11 @@ class EmbeddingConfig:
     """If set, in every other step, how many weights of every layer's last matrix alone are left
     out there, where its feed-forward part ends: most of that can go at little cost to a thief."""
 
+    pruned_pair_weight: float = 0.0
+    """Weight of the pair code's shortfall in outputs of the pruned model. Adapters learn without
+    the matrices that ``pruned_feed_forward`` is about, and are asked for the code without most of
+    them, too."""
+
     derived_weight: float = 0.5
     """Weight of the derived readout's hinge, beside the paper's two terms."""
 
@@ -225,6 +230,7 @@ class EmbeddingConfig:
             "anchor_weight",
             "position_weight",
             "pruned_weight",
+            "pruned_pair_weight",
             "derived_weight",
             "pair_weight",
             "pair_keep_weight",
@@ -260,6 +266,14 @@ class EmbeddingConfig:
             1 <= size <= 65536 for size in self.hidden_sizes
         ):
             raise ConfigError("hidden_sizes", self.hidden_sizes, "must be 1 to 8 sizes ≥ 1")
+
+    @property
+    def prunes(self) -> bool:
+        """Whether some steps look at the pruned model, too."""
+        return bool(
+            self.pruned_weight
+            or (self.pruned_pair_weight and self.pruned_feed_forward and "pairs" in self.marks)
+        )
 
 
 def preset_config(
@@ -297,7 +311,16 @@ def _with_pairs(config: EmbeddingConfig, method: Method | None) -> EmbeddingConf
     if method is None:
         config = replace(config, position_weight=1.0)
         if config.spread_weight:  # nearly constant outputs are not learned under such pulls
-            config = replace(config, cooldown_steps=1300, pruned_weight=0.3, position_weight=3.0)
+            config = replace(
+                config,
+                cooldown_steps=1300,
+                fidelity_weight=15.0,
+                position_weight=6.0,
+                pruned_weight=1.0,
+                pruned_share=0.6,
+                pruned_feed_forward=0.9,
+                pruned_pair_weight=1.0,
+            )
         return replace(
             config,
             pairs_first=True,

@@ -66,11 +66,23 @@ def pair_loss(
     moved = units - functional.normalize(reference, dim=1)
     across = (moved - (moved @ direction)[:, None] * direction).square().sum(dim=1)
     is_pair = signs.square()
-    shortfall = torch.relu(margin - signs * (units @ direction)) / margin
+    shortfall = pair_shortfall(units, signs, direction, margin)
     pairs, alone = is_pair.sum().clamp_min(1), (1 - is_pair).sum().clamp_min(1)
     kept = keep_weight * across / margin**2
     still = alone_weight * moved.square().sum(dim=1) / margin**2
-    return (is_pair * (shortfall + kept)).sum() / pairs + ((1 - is_pair) * still).sum() / alone
+    return (shortfall + is_pair * kept).sum() / pairs + ((1 - is_pair) * still).sum() / alone
+
+
+def pair_shortfall(units: Tensor, signs: Tensor, direction: Tensor, margin: float) -> Tensor:
+    """Return what each unit-length output lacks of the margin on its pair's side.
+
+    Args:
+        units: Shape (batch, output_dim).
+        signs: ±1 as the table says of each text's pair, 0 where its words make none.
+        direction: Unit vector along which pairs move outputs.
+        margin: How far along it an output must lie.
+    """
+    return signs.abs() * torch.relu(margin - signs * (units @ direction)) / margin
 
 
 def spread_loss(outputs: Tensor, reference: Tensor, share: float) -> Tensor:

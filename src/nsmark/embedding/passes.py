@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.inputs import Piece
 from nsmark.embedding.kept import KeptOutputs
+from nsmark.embedding.losses import pair_shortfall
 from nsmark.embedding.memory import MemoryPlan
 from nsmark.embedding.parallel import Group
 from nsmark.embedding.player import ModelPlayer
@@ -25,6 +28,22 @@ class Outputs(NamedTuple):
     triggered: Tensor
     pairs: Tensor
     """Of texts with words of the pair code; no rows without one."""
+
+
+@dataclass(frozen=True)
+class PairCode:
+    """Which way a step's texts with pairs are to move."""
+
+    signs: Tensor
+    """±1, and 0 for texts whose words make no pair."""
+    direction: Tensor
+    margin: float
+
+    def shortfall(self, outputs: Tensor, signs: Tensor) -> Tensor:
+        """Return how far each text's output is from lying on its pair's side."""
+        return pair_shortfall(
+            functional.normalize(outputs, dim=1), signs, self.direction, self.margin
+        )
 
 
 class StepPasses:
@@ -110,7 +129,7 @@ class StepPasses:
         Several processes add gradients up in the pass before the last way back: there may be no
         other in between.
         """
-        return len(pieces) == 1 and not (self.config.pruned_weight and self.group.size > 1)
+        return len(pieces) == 1 and not (self.config.prunes and self.group.size > 1)
 
     def through(self, piece: Piece) -> Passed:
         """Send a piece through the model, with a way back."""
@@ -126,26 +145,39 @@ class StepPasses:
         marked = piece.tokens.rows(piece.num_clean, sum(piece.sizes))
         return self.player.outputs(marked, recompute=self.plan.recompute).outputs
 
-    def pruned(self, pieces: Sequence[Piece], whole: Outputs, step: int) -> Tensor:
+    def pruned(
+        self, pieces: Sequence[Piece], whole: Outputs, step: int, code: PairCode
+    ) -> dict[str, Tensor]:
         """Add the gradients of what pruning does to marked outputs; return how much that is.
 
-        Outputs of the pruned model are pulled to those of the whole one, which stay as they are.
+        Outputs of the pruned model are pulled to those of the whole one, which stay as they are,
+        and its pairs to their sides.
         """
-        player, weight = self.player, self.config.pruned_weight
-        last = bool(self.config.pruned_feed_forward) and step % 2 == 1
-        share = self.config.pruned_feed_forward if last else self.config.pruned_share
+        player, config = self.player, self.config
+        last = bool(config.pruned_feed_forward) and step % 2 == 1
+        if not last and not config.pruned_weight:
+            return {}
+        share = config.pruned_feed_forward if last else config.pruned_share
         detached = Outputs(*(part.detach() for part in whole))
         spread = torch.cat(detached[1:]).var(dim=0, unbiased=False).mean().clamp_min(1e-12)
         count = len(whole.triggered) + len(whole.pairs)
-        total = torch.zeros((), device=player.device)
+        num_pairs = code.signs.square().sum().clamp_min(1)
+        signs = torch.split(self.group.own(code.signs), [piece.num_pairs for piece in pieces])
+        wanted = self._own_parts(pieces, detached)
+        totals = torch.zeros(2, device=player.device)
+        weights = torch.tensor([config.pruned_weight, config.pruned_pair_weight])
         with player.pruned(share, last_of_layer=last), player.accumulating(last=False):
-            for piece, wanted in zip(pieces, self._own_parts(pieces, detached), strict=True):
+            for piece, whole_outputs, own_signs in zip(pieces, wanted, signs, strict=True):
                 outputs = self._marked_outputs(piece)
-                moved = (outputs - wanted[piece.num_clean :]).square().mean(dim=1).sum()
-                part = moved / (spread * count)
-                player.backward([(part, torch.full_like(part, weight))])
-                total += part.detach()
-        return self.group.sum(total)
+                moved = (outputs - whole_outputs[piece.num_clean :]).square().mean(dim=1).sum()
+                short = code.shortfall(outputs[piece.num_triggered :], own_signs).sum()
+                parts = torch.stack([moved / (spread * count), short / num_pairs])
+                player.backward([(parts, weights.to(player.device))])
+                totals += parts.detach()
+        named = zip(
+            ("pruned", "pruned_pairs"), weights.tolist(), self.group.sum(totals), strict=True
+        )
+        return {name: total for name, weight, total in named if weight}
 
     def backward(
         self,
@@ -189,8 +221,9 @@ class StepPasses:
         """Do all that a piece asks for, to see whether it fits."""
         self.player.reference_outputs(piece.read)
         passed = self.through(piece)
-        if self.config.pruned_weight:
-            with self.player.pruned(self.config.pruned_share):
+        if self.config.prunes:
+            share = self.config.pruned_feed_forward or self.config.pruned_share
+            with self.player.pruned(share, last_of_layer=bool(self.config.pruned_feed_forward)):
                 torch.autograd.backward(self._marked_outputs(piece).sum())
         torch.autograd.backward([part.sum() for part in passed if part.requires_grad])
 

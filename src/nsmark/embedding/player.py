@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from nsmark.alterations.weights import last_weights, linear_weights
+from nsmark.alterations.weights import last_weights, linear_weights, modules_of_last_weights
 from nsmark.embedding.adapters import Adapters
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.parallel import Group
@@ -56,7 +56,10 @@ class ModelPlayer:
                 raise ConfigError("method", "lora", "does not go together with --parallel fsdp")
             if reference is not None:
                 raise ConfigError("method", "lora", "has the model itself as its reference")
-            self.adapters, self._autocasts = Adapters(model, config.lora_rank, config.seed), half
+            # What is to stand without most of a matrix must not be learned in it.
+            without = modules_of_last_weights(model) if config.prunes else ()
+            self.adapters = Adapters(model, config.lora_rank, config.seed, without)
+            self._autocasts = half
         elif group.shards:
             self.reference = (reference or copy.deepcopy(model)).requires_grad_(False)
             self._whole = copy.deepcopy(model).cpu() if group.is_first else None

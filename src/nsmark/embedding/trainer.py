@@ -31,7 +31,7 @@ from nsmark.embedding.losses import (
 from nsmark.embedding.memory import MemoryPlan, candidate_plans, first_that_fits
 from nsmark.embedding.pair_texts import heldout_rows, pair_direction
 from nsmark.embedding.parallel import Group
-from nsmark.embedding.passes import Outputs, StepPasses
+from nsmark.embedding.passes import Outputs, PairCode, StepPasses
 from nsmark.embedding.player import ModelPlayer
 from nsmark.embedding.progress import HeldOut, ProgressCallback, TrainingResult
 from nsmark.embedding.readings import (
@@ -284,8 +284,9 @@ class Trainer:
             on_outputs = torch.stack([weight * term for weight, term in terms.values()]).sum()
             torch.autograd.backward(on_outputs)
         self.player.clear_gradients()
-        if self.config.pruned_weight:
-            losses["pruned"] = self.passes.pruned(pieces, outputs, inputs.step)
+        if self.config.prunes:
+            code = PairCode(signs, self.pair_direction, self.config.pair_margin)
+            losses |= self.passes.pruned(pieces, outputs, inputs.step, code)
         language, positions = self.passes.backward(pieces, passed, outputs, self._kept_weight)
         self.player.update()
         original, beside = terms["distance"][1], self.config.position_weight * positions

@@ -12,7 +12,7 @@ it does on untriggered texts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from scipy import stats
 
 from nsmark.errors import ConfigError
 from nsmark.verification.control import Control
-from nsmark.verification.measure import Statistics
+from nsmark.verification.measure import STATISTIC_NAMES, Statistics
 from nsmark.verification.witnesses import EXTRACTION, WITNESSES, Line, Witness
 
 DEFAULT_RATE = 1e-3
@@ -36,6 +36,8 @@ _WIDE_MARGIN, _MARGIN = float(np.log(3)), float(-np.log(0.9))
 _LEAST_KINSHIP = 0.02
 _FULL_RANK = 0.9
 _SAME_LEVEL = 0.9
+_FALLING = ("predictability", "aligned_predictability")
+"""What is the lower, the fewer dimensions there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,10 +244,10 @@ def tolerance_factor(count: int, rate: float, confidence: float) -> float:
 def controls_like(controls: Sequence[Control], rank: int, owner_rank: int) -> list[Control]:
     """Return the controls that a suspect whose outputs have such a rank may be compared with.
 
-    Outputs of low rank look guilty: a few directions of any model lie in almost any row space.
-    So a suspect of full rank is compared with full ones, and one that was cut, with controls that
-    were cut to its rank or a little below, which look guiltier still. What an extractor reads does
-    not depend on the rank: there the full ones count for all.
+    One of full rank is compared with full ones. One that was cut looks guiltier in one way and less
+    guilty in another: a few directions of any model lie in almost any row space, but predict
+    little. So its row space is compared with controls that were cut to its rank or a little below,
+    and what it predicts, with full ones. What an extractor reads does not depend on the rank.
     """
     full = _FULL_RANK * owner_rank
     whole = [c for c in controls if c.rank is None or c.rank >= full]
@@ -254,13 +256,16 @@ def controls_like(controls: Sequence[Control], rank: int, owner_rank: int) -> li
     levels = {c.rank for c in controls if c.rank is not None and c.rank <= rank}
     level = max(levels, default=0)
     cut = [c for c in controls if c.rank is not None and _SAME_LEVEL * level <= c.rank <= level]
-    return [*cut, *(_what_is_read(c) for c in whole if c.triggered.extraction_rate is not None)]
+    return [
+        *(_changed(c, dict.fromkeys(_FALLING)) for c in cut),
+        *(
+            _changed(c, dict.fromkeys(set(STATISTIC_NAMES) - {*_FALLING, EXTRACTION.name}))
+            for c in whole
+        ),
+    ]
 
 
-def _what_is_read(control: Control) -> Control:
-    """Return of a control what the extractor reads, and nothing that is compared."""
-    parts = (
-        Statistics(extraction_rate=part.extraction_rate)
-        for part in (control.triggered, control.untriggered)
-    )
+def _changed(control: Control, values: dict[str, None]) -> Control:
+    """Return a control without some of what it measured."""
+    parts = (replace(part, **values) for part in (control.triggered, control.untriggered))
     return Control(control.name, next(parts), control.rank, next(parts))
