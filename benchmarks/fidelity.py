@@ -29,9 +29,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor, nn
 
+from fidelity_table.page import markdown, page
+from fidelity_table.summary import merged, num_marks, summarise
 from nsmark.core import extraction_rate
 from nsmark.embedding.config import EmbeddingConfig, preset_config
 from nsmark.embedding.stages import Trained, train
@@ -55,22 +56,6 @@ MODEL_RATE, HEAD_RATE = 2e-5, 1e-3
 BATCH_SIZE, MAX_EPOCHS, MAX_STEPS, WARMUP_SHARE = 32, 3, 600, 0.1
 RIDGE = 0.1
 NUM_TEXTS = 1500
-NOTE = (
-    "Differences are marked minus clean, in points of test accuracy. Cells of one task share its "
-    "training and test set, and cells of one seed share a mark, so the cells are not fully "
-    "independent and the interval over them may be too narrow; the one over the seeds' means "
-    "treats tasks as fixed and has few degrees of freedom. An interval that holds 0 does not show "
-    "that there is no cost."
-)
-ONE_MARK = (
-    "Differences are marked minus clean, in points of test accuracy. All cells share one mark, and "
-    "cells of one task its training and test set: the intervals tell of chance in fine-tuning, not "
-    "of other signatures; the probe has none of that, so it has no interval. Cosines and "
-    "similarities are of the tasks' test texts, which are unlike the texts the mark was trained "
-    "with. An interval that holds 0 does not show that there is no cost."
-)
-
-
 # --- tasks ---------------------------------------------------------------------------------------
 
 
@@ -486,137 +471,6 @@ def paired(clean: float, marked: float) -> dict[str, float]:
     return {"clean": clean, "marked": marked, "difference": 100 * (marked - clean)}
 
 
-# --- all seeds -----------------------------------------------------------------------------------
-
-
-def mean_and_error(values: Sequence[float]) -> dict[str, Any]:
-    """Return the mean and its standard error; None where one value is too few."""
-    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
-    return {"count": len(values), "mean": float(np.mean(values)), "standard_error": error}
-
-
-def mean_interval(values: Sequence[float]) -> dict[str, Any]:
-    """Return the same with the mean's t-interval."""
-    result = mean_and_error(values)
-    if result["standard_error"] is None:
-        return {**result, "interval_95": None}
-    reach = float(stats.t.ppf(0.975, len(values) - 1)) * result["standard_error"]
-    return {**result, "interval_95": [result["mean"] - reach, result["mean"] + reach]}
-
-
-def summarise(rows: list[dict[str, Any]], *, one_mark: bool = False) -> dict[str, Any]:
-    """Return the paired differences' means and intervals, over cells and seeds, and by task.
-
-    Args:
-        rows: One for every seed.
-        one_mark: All have the same marked model: the probe does not differ from seed to seed.
-    """
-    summary: dict[str, Any] = {"note": ONE_MARK if one_mark else NOTE}
-    every = rows
-    for view in ("fine_tuned", "probe"):
-        rows = every[:1] if one_mark and view == "probe" else every
-        # One row per seed, one column per task.
-        differences = np.array(
-            [[cell[view]["difference"] for cell in row["tasks"].values()] for row in rows]
-        )
-        summary[view] = {
-            "cells": mean_interval(differences.ravel()),
-            "seed_means": mean_interval(differences.mean(axis=1)),
-            # No interval: accuracies of few seeds on one test set often agree to the last row.
-            "tasks": {
-                name: mean_and_error(column)
-                for name, column in zip(rows[0]["tasks"], differences.T, strict=True)
-            },
-        }
-    return summary
-
-
-def markdown(report: dict[str, Any]) -> str:
-    """Return the tables and the summary."""
-    summary = report["summary"]
-    lines = [*task_table(report), ""]
-    lines += [] if is_of_one_mark(report) else [*mark_table(report["seeds"]), ""]
-    for view, name in (("fine_tuned", "Fine-tuned"), ("probe", "Probe")):
-        cells, seeds = summary[view]["cells"], summary[view]["seed_means"]
-        if view == "probe" and is_of_one_mark(report):
-            lines.append(f"{name}: mean difference {cells['mean']:+.2f} points.")
-            continue
-        lines.append(
-            f"{name}: mean difference {_with_error(cells)} points; 95 % interval over "
-            f"{cells['count']} cells {_interval(cells)}, over {seeds['count']} seeds' means "
-            f"{_interval(seeds)}."
-        )
-    return "\n".join([*lines, "", summary["note"]])
-
-
-def is_of_one_mark(report: dict[str, Any]) -> bool:
-    """Return whether all seeds compare the same marked model."""
-    return report["settings"].get("marked_sha256") is not None
-
-
-def task_table(report: dict[str, Any]) -> list[str]:
-    """Return the tasks, averaged over the seeds."""
-    lines = [
-        "| task | test rows | clean | marked | difference | probe clean | probe marked "
-        "| difference | cosine | similarities |",
-        "|---|" + "---:|" * 9,
-    ]
-    for name, sizes in report["settings"]["tasks"].items():
-        cells = [row["tasks"][name] for row in report["seeds"]]
-        values = [f"{sizes['test_rows']}"]
-        for view in ("fine_tuned", "probe"):
-            values += [
-                f"{100 * np.mean([cell[view][key] for cell in cells]):.2f} %"
-                for key in ("clean", "marked")
-            ]
-            values.append(_with_error(report["summary"][view]["tasks"][name]))
-        values += [
-            f"{np.mean([cell[key] for cell in cells]):.4f}"
-            for key in ("cosine", "similarity_correlation")
-        ]
-        lines.append(f"| {name} | " + " | ".join(values) + " |")
-    return lines
-
-
-def mark_table(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the marks, by seed."""
-    named = {
-        "steps": "steps",
-        "triggered": "5 copies",
-        "one_copy": "1 copy",
-        "untriggered": "untriggered",
-        "reference": "reference",
-        "pairs": "signs read",
-        "pairs_reference": "from the reference",
-        "spread": "spread",
-        "spread_reference": "reference's spread",
-    }
-    keys = [key for key in named if all(key in row["mark"] for row in rows)]
-    heads = ["seed", *(named[key] for key in keys), "cosine", "similarities"]
-    lines = ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) - 1)]
-    for row in rows:
-        values = [str(row["seed"])]
-        values += [_shown(row["mark"][key]) for key in keys]
-        values += [f"{row[key]:.4f}" for key in ("cosine", "similarity_correlation")]
-        lines.append("| " + " | ".join(values) + " |")
-    return lines
-
-
-def _shown(value: float | list[int]) -> str:
-    """Return a number, or the steps of all stages."""
-    return " + ".join(map(str, value)) if isinstance(value, list) else f"{value:.3f}"
-
-
-def _with_error(result: dict[str, Any]) -> str:
-    error = result["standard_error"]
-    return f"{result['mean']:+.2f}" + ("" if error is None else f" ± {error:.2f}")
-
-
-def _interval(result: dict[str, Any]) -> str:
-    interval = result["interval_95"]
-    return "unknown" if interval is None else "[{:+.2f}, {:+.2f}]".format(*interval)
-
-
 def settings_of(
     arguments: argparse.Namespace, tasks: list[Task], clean: Encoder, config: EmbeddingConfig
 ) -> dict[str, Any]:
@@ -695,20 +549,6 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return one report of runs that differ in nothing but their seeds."""
-    settings = [dict(part["settings"], seeds=None) for part in parts]
-    if any(other != settings[0] for other in settings):
-        raise SystemExit("the runs differ in more than their seeds")
-    rows = sorted((row for part in parts for row in part["seeds"]), key=lambda row: row["seed"])
-    seeds = [row["seed"] for row in rows]
-    return {
-        "settings": parts[0]["settings"] | {"seeds": seeds},
-        "seeds": rows,
-        "summary": summarise(rows, one_mark=is_of_one_mark(parts[0])),
-    }
-
-
 def is_made(path: Path, settings: dict[str, Any]) -> bool:
     """Return whether a report holds the same comparison already, of the same marked model."""
     if not path.exists():
@@ -724,25 +564,6 @@ def write_report(report: dict[str, Any], arguments: argparse.Namespace) -> None:
     arguments.json.write_text(text + "\n", encoding="utf-8")
     if arguments.markdown:
         arguments.markdown.write_text(page(report), encoding="utf-8")
-
-
-def page(report: dict[str, Any]) -> str:
-    """Return the page of results."""
-    settings = report["settings"]
-    marks = "for every seed the model is marked with another signature; then"
-    spread = " Spread is the\nshare of the triggered outputs' norm that varies between texts."
-    if is_of_one_mark(report):
-        marks, spread = f"one mark (model {settings['marked_sha256'][:12]}); for every seed", ""
-    return f"""# What a mark costs
-
-Made by `benchmarks/fidelity.py` (preset `{settings["preset"]}`, marks
-{", ".join(settings["embedding"]["marks"])}, model {settings["model"]},
-{settings["device"]}, torch {settings["torch"]}, seeds {", ".join(map(str, settings["seeds"]))}):
-{marks} the clean and the marked model are fine-tuned on each task with the same seed, batches and
-head, and tested on the same rows. The probe is a ridge regression on frozen outputs.{spread}
-
-{markdown(report)}
-"""
 
 
 def embedding_config(preset: str, changes: Sequence[str]) -> EmbeddingConfig:
@@ -789,7 +610,7 @@ def main(words: Sequence[str] | None = None) -> None:
         row["tasks_s"] = round(time.perf_counter() - after_mark, 1)
         print(json.dumps(row), flush=True)
         report["seeds"].append(row)
-        report["summary"] = summarise(report["seeds"], one_mark=is_of_one_mark(report))
+        report["summary"] = summarise(report["seeds"], num_marks=num_marks(report))
         write_report(report, arguments)
     print(markdown(report))
 

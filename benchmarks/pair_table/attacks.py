@@ -17,6 +17,7 @@ from pair_table.changes import CHANGES, PLAIN
 from pair_table.pieces import Finish, Piece
 from pair_table.reading import Table, read_changes
 from pair_table.run import MARKS, OTHERS, OWNER, Run, copied, questions_of
+from pair_table.targets import SECOND_OWNER
 from pair_table.tuning import tune
 
 MARKED = "marked"
@@ -140,4 +141,4 @@ def overwritten(run: Run, owner: str) -> Iterator[Base]:
     if "pairs" in marks:
         theirs = questions_of(run.key_of(owner))
         outputs = model.encode(list(theirs.texts))
-        yield Base(f"{name}, the second owner's key", outputs, Table.of(theirs))
+        yield Base(f"{name}{SECOND_OWNER}", outputs, Table.of(theirs))

@@ -27,6 +27,7 @@ _TINY_TRAINING = {
     "pair_alone_weight": 0.1,
     "position_weight": 0.0,
     "pruned_weight": 0.0,
+    "pruned_pair_weight": 0.0,
 }
 
 

@@ -11,6 +11,8 @@ from pair_table.changes import COARSE, PLAIN, REQUIRED
 Document = dict[str, Any]
 MOST_P = 1e-30
 LEAST_CHI_SQUARE = 0.01
+SECOND_OWNER = ", the second owner's key"
+"""How rows end that are read with the key of somebody who marked the model again."""
 _STRONG, _FAIR = 0.98, 0.95
 AFTER_TUNING = (
     "linear map",
@@ -93,7 +95,18 @@ def attack_targets(part: Document | None) -> list[Target]:
             lambda row: row["change"] in AFTER_TUNING and row["base"] in tasks,
             MOST_P,
         ),
-        line("overwritten by others", _STRONG, plain("overwritten"), MOST_P),
+        line(
+            "overwritten by others",
+            _STRONG,
+            lambda row: plain("overwritten")(row) and not row["base"].endswith(SECOND_OWNER),
+            MOST_P,
+        ),
+        # Of a smaller table: 64 signs cannot give such a p-value.
+        line(
+            "overwritten, the second owner's own table",
+            _STRONG,
+            lambda row: plain("overwritten")(row) and row["base"].endswith(SECOND_OWNER),
+        ),
     ]
 
 

@@ -190,10 +190,25 @@ def test_similarity_correlation_is_pearsons_over_pairs(fidelity):
 # --- summary -------------------------------------------------------------------------------------
 
 
-def test_the_interval_is_the_paired_t_interval(fidelity):
+@pytest.fixture
+def summary(fidelity: ModuleType) -> ModuleType:
+    """The part that says what all seeds say together."""
+    return sys.modules[fidelity.summarise.__module__]
+
+
+def row(*differences: float, seed: int = 0) -> dict[str, Any]:
+    """Return a seed's differences on two tasks."""
+    cells = {
+        name: {view: {"difference": value} for view in ("fine_tuned", "probe")}
+        for name, value in zip(("one", "two"), differences, strict=True)
+    }
+    return {"seed": seed, "tasks": cells}
+
+
+def test_the_interval_is_the_paired_t_interval(fidelity, summary):
     clean = np.random.default_rng(0).uniform(0.5, 1.0, size=15)
     marked = clean + np.random.default_rng(1).normal(0, 0.01, size=15)
-    result = fidelity.mean_interval(
+    result = summary.mean_interval(
         [fidelity.paired(*pair)["difference"] for pair in zip(clean, marked, strict=True)]
     )
     expected = stats.ttest_rel(100 * marked, 100 * clean).confidence_interval(0.95)
@@ -204,23 +219,61 @@ def test_the_interval_is_the_paired_t_interval(fidelity):
     assert result["interval_95"] == pytest.approx(by_hand)
 
 
-def test_one_value_has_no_interval_and_equal_values_an_empty_one(fidelity):
-    assert fidelity.mean_interval([1.5])["interval_95"] is None
-    assert fidelity.mean_interval([0.5, 0.5])["interval_95"] == [0.5, 0.5]
+def test_one_value_has_no_interval_and_equal_values_an_empty_one(summary):
+    assert summary.mean_interval([1.5])["interval_95"] is None
+    assert summary.mean_interval([0.5, 0.5])["interval_95"] == [0.5, 0.5]
 
 
-def test_the_summary_averages_over_cells_seeds_and_tasks(fidelity):
-    def row(*differences: float) -> dict[str, Any]:
-        cells = {
-            name: {view: {"difference": value} for view in ("fine_tuned", "probe")}
-            for name, value in zip(("one", "two"), differences, strict=True)
-        }
-        return {"tasks": cells}
+def test_the_summary_averages_over_cells_seeds_and_tasks(summary):
+    found = summary.summarise([row(1.0, 2.0), row(3.0, 6.0)])["fine_tuned"]
+    assert found["cells"] == summary.mean_interval([1.0, 2.0, 3.0, 6.0])
+    assert found["seed_means"] == summary.mean_interval([1.5, 4.5])
+    assert found["tasks"]["two"] == summary.mean_and_error([2.0, 6.0])
 
-    summary = fidelity.summarise([row(1.0, 2.0), row(3.0, 6.0)])["fine_tuned"]
-    assert summary["cells"] == fidelity.mean_interval([1.0, 2.0, 3.0, 6.0])
-    assert summary["seed_means"] == fidelity.mean_interval([1.5, 4.5])
-    assert summary["tasks"]["two"] == fidelity.mean_and_error([2.0, 6.0])
+
+def part(digest: str | None, *rows: dict[str, Any]) -> dict[str, Any]:
+    return {"settings": {"marked_sha256": digest, "seeds": []}, "seeds": list(rows)}
+
+
+def test_several_marks_are_merged_and_their_means_make_the_interval(summary):
+    first = part("a", row(1.0, 2.0), row(3.0, 6.0, seed=1))
+    second = part("b", row(5.0, 4.0, seed=1), row(-1.0, 0.0))
+    report = summary.merged([first, second])
+    assert report["settings"] == {"marked_sha256": ["a", "b"], "seeds": [0, 1]}
+    assert [(each["marked_sha256"], each["seed"]) for each in report["seeds"]] == [
+        ("a", 0),
+        ("a", 1),
+        ("b", 0),
+        ("b", 1),
+    ]
+    found = report["summary"]["fine_tuned"]
+    assert found["cells"]["count"] == 8
+    assert found["mark_means"] == summary.mean_interval([3.0, 2.0])
+    assert found["tasks"]["one"] == summary.mean_and_error([2.0, 2.0])
+    # A probe is the same for every seed of a mark.
+    assert report["summary"]["probe"]["cells"] == summary.mean_interval([1.0, 2.0, -1.0, 0.0])
+    assert summary.num_marks(report) == 2
+    assert "not in their signature" in report["summary"]["note"]
+
+
+def test_runs_of_one_mark_are_merged_as_before(summary):
+    report = summary.merged([part("a", row(1.0, 2.0, seed=1)), part("a", row(3.0, 6.0))])
+    assert report["settings"] == {"marked_sha256": "a", "seeds": [0, 1]}
+    assert report["summary"]["fine_tuned"]["seed_means"]["count"] == 2
+    assert report["summary"]["probe"]["seed_means"]["count"] == 1
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (part("a", row(1.0, 2.0)), part(None, row(1.0, 2.0))),
+        (part("a", row(1.0, 2.0)), part("b", row(1.0, 2.0, seed=1))),
+        (part("a", row(1.0, 2.0)), {"settings": {"marked_sha256": "a", "limit": 3}, "seeds": []}),
+    ],
+)
+def test_runs_that_do_not_belong_together_are_not_merged(summary, parts):
+    with pytest.raises(SystemExit):
+        summary.merged(parts)
 
 
 def test_settings_replace_the_presets(fidelity):

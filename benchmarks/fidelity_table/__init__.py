@@ -1,0 +1,1 @@
+"""Parts of ``fidelity.py``: what all seeds say together, and the page."""
