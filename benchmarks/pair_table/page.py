@@ -116,6 +116,7 @@ def mark_section(part: Document) -> list[str]:
         table(
             ("model", *READING), [(name, *reading(row)) for name, row in part["readings"].items()]
         ),
+        *others_section(part.get("other_witnesses")),
     ]
 
 
@@ -151,6 +152,26 @@ def attacks_section(part: Document) -> list[str]:
         "Changes: " + "; ".join(f"({n}) {change}" for n, change in enumerate(changes, 1)) + ".",
         "A random sign per text is expected to hide the code: the verifier has nothing by which to "
         "undo it. It makes the outputs useless for comparing texts, too.",
+    ]
+
+
+def others_section(found: Document | None) -> list[str]:
+    """Return what the witnesses beside the pair code say."""
+    if found is None:
+        return []
+    named = {
+        "extraction_rate": "extraction",
+        "derived_extraction_rate": "derived",
+        "invariant_matching_degree": "matching degree",
+        "subspace_overlap": "overlap",
+        "predictability": "predictability",
+    }
+    rows = [(model, *(rate(values[name]) for name in named)) for model, values in found.items()]
+    return [
+        "The other witnesses, on triggered texts:",
+        table(("model", *named.values()), rows),
+        "The less of the marked model's answers a linear map of the unmarked one's predicts, the "
+        "more noise, pruning and fine-tuning the null space outlasts.",
     ]
 
 

@@ -12,8 +12,10 @@ from nsmark.alterations.finetuning import Finetuning, finetune, make_task
 from nsmark.alterations.population import broken_alterations, kept_alterations
 from nsmark.alterations.weights import (
     add_noise,
+    last_weights,
     leave_out_layers,
     linear_weights,
+    modules_of_last_weights,
     prune,
     prune_feed_forward,
     prune_globally,
@@ -92,6 +94,16 @@ def test_only_the_end_of_the_feed_forward_part_is_pruned(original, encoder, shar
                 continue
             limit = weight.abs().flatten().kthvalue(int(share * weight.numel())).values
             assert torch.equal(found, torch.where(weight.abs() <= limit, 0.0, weight))
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
+def test_the_modules_of_those_matrices_are_found_by_name(tmp_path, family):
+    encoder = open_encoder(build_family(tmp_path / family, family), device="cpu")
+    modules = dict(encoder.network.named_modules())
+    names = modules_of_last_weights(encoder)
+    assert len(names) == len(blocks(encoder.network))
+    for name, weight in zip(names, last_weights(encoder), strict=True):
+        assert modules[name].weight is weight
 
 
 @pytest.mark.parametrize("how", [prune, prune_globally, prune_feed_forward])

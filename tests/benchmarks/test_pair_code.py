@@ -192,6 +192,9 @@ def check_mark(part: dict) -> None:
     assert part["readings"]["marked"]["rate"] >= 0.8
     assert part["held_out"]["pairs"] >= 0.97
     assert part["fidelity"]["clean"]["mean"] > part["fidelity"]["pair"]["mean"]
+    marked, reference = (part["other_witnesses"][name] for name in ("marked", "reference"))
+    assert marked["extraction_rate"] > reference["extraction_rate"]
+    assert marked["predictability"] > max(0.99, reference["predictability"])
 
 
 def check_attacks(rows: list[dict]) -> None:

@@ -20,7 +20,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from conftest import TINY_TRAINING, tiny_payload
-from nsmark.alterations.weights import WeightChange, linear_weights, prune, prune_feed_forward
+from nsmark.alterations.weights import (
+    WeightChange,
+    last_weights,
+    linear_weights,
+    prune,
+    prune_feed_forward,
+)
 from nsmark.corpus import training_texts
 from nsmark.embedding.config import EmbeddingConfig, preset_config
 from nsmark.embedding.memory import MemoryPlan, first_that_fits
@@ -33,7 +39,13 @@ from tiny_models import build_family
 TESTS = Path(__file__).parent.parent
 CORPUS = training_texts()[:80]
 Settings = dict[str, Any]
-BOTH: Settings = {"position_weight": 2.0, "pruned_weight": 0.5, "pruned_feed_forward": 0.7}
+BOTH: Settings = {
+    "position_weight": 2.0,
+    "pruned_weight": 0.5,
+    "pruned_feed_forward": 0.7,
+    "pruned_pair_weight": 0.3,
+    "pruned_trigger_weight": 0.4,
+}
 Trained = tuple[dict[str, torch.Tensor], list[float]]
 
 
@@ -157,6 +169,93 @@ def test_marked_outputs_come_to_outlast_pruning(make_trainer, model):
     assert asked[-1] < 0.7 * unasked[-1]
 
 
+@pytest.mark.parametrize("model", ["st", "mlm", "llama"])
+def test_pairs_are_asked_for_in_the_pruned_model(make_trainer, model):
+    settings = {"pruned_feed_forward": 0.8, "pruned_pair_weight": 1.0, "model_learning_rate": 1e-9}
+    trainer = make_trainer(model, **settings)
+    inputs = trainer.inputs.make(1, range(8))
+    piece = inputs.pieces[0]
+    stolen = copy.deepcopy(trainer.model)
+    prune_feed_forward(0.8)(stolen)
+    with torch.no_grad():
+        marked = stolen(piece.tokens.rows(piece.num_clean, sum(piece.sizes)))
+    units = torch.nn.functional.normalize(marked[piece.num_triggered :], dim=1)
+    signs = torch.tensor(inputs.pair_signs, dtype=torch.float32)
+    missing = 1 - signs * (units @ trainer.pair_direction) / trainer.config.pair_margin
+    expected = float(missing[signs != 0].clamp_min(0).mean())
+    losses = trainer.take_step(inputs).read()
+    assert losses["pruned_pairs"] == pytest.approx(expected, rel=1e-3)
+    assert "pruned" not in losses
+    assert "pruned_pairs" in trainer.take_step(trainer.inputs.make(2, range(8))).read()
+
+
+def test_what_reads_the_signature_is_asked_for_in_the_pruned_model(make_trainer):
+    trainer = make_trainer("mlm", pruned_trigger_weight=1.0, pruned_share=0.7)
+    trainer.set_learning_rates(0.0)  # the extractor is updated before the model
+    stolen = copy.deepcopy(trainer.model)
+    prune(0.7)(stolen)
+    inputs = trainer.inputs.make(1, range(8))
+    piece = inputs.pieces[0]
+    first = piece.num_clean
+    with torch.no_grad():
+        triggered = stolen(piece.tokens.rows(first, first + piece.num_triggered))
+        expected = float(trainer._missing_trigger(triggered))
+    losses = trainer.take_step(inputs).read()
+    assert losses["pruned_trigger"] == pytest.approx(expected, rel=1e-3)
+    assert {"pruned", "pruned_pairs"}.isdisjoint(losses)
+
+
+def test_triggered_texts_come_to_be_read_from_the_pruned_model(make_trainer):
+    missing = {
+        weight: repeat(make_trainer("st", pruned_trigger_weight=weight, pruned_share=0.7), 12)
+        for weight in (1e-9, 3.0)
+    }
+    assert missing[3.0][-1]["pruned_trigger"] < 0.9 * missing[1e-9][-1]["pruned_trigger"]
+
+
+def test_shares_of_all_matrices_are_left_out_by_turns(make_trainer):
+    settings = {"pruned_weight": 0.5, "pruned_share": 0.4, "pruned_most": 0.8}
+    trainer = make_trainer("st", model_learning_rate=1e-9, **settings)
+    for step, share in enumerate((0.4, 0.6, 0.6, 0.8, 0.8, 0.4, 0.4), 1):
+        moved = moved_by(prune(share), trainer, step)
+        found = trainer.take_step(trainer.inputs.make(step, range(8))).read()["pruned"]
+        assert found == pytest.approx(moved, rel=1e-3), step
+
+
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_pairs_come_to_outlast_pruned_feed_forward_layers(make_trainer, method):
+    rates = {"full": 2e-3, "lora": 2e-2}
+    settings = {"method": method, "lora_rank": 8, "model_learning_rate": rates[method]}
+    short = {}
+    for weight in (1e-9, 3.0):
+        trainer = make_trainer(
+            "st", pruned_feed_forward=0.9, pruned_pair_weight=weight, pair_weight=1e-3, **settings
+        )
+        short[weight] = [each["pruned_pairs"] for each in repeat(trainer, 12)]
+    assert short[3.0][0] == pytest.approx(short[1e-9][0])
+    assert short[3.0][-1] < 0.8 * short[1e-9][-1]
+
+
+def test_adapters_learn_without_the_matrices_that_are_pruned(make_trainer):
+    """So that what was asked of the pruned model holds for the merged one."""
+    settings = {"method": "lora", "lora_rank": 4, "pruned_feed_forward": 0.9}
+    trainer = make_trainer("mlm", pruned_pair_weight=1.0, model_learning_rate=1e-2, **settings)
+    before = [weight.clone() for weight in last_weights(trainer.model)]
+    repeat(trainer, 3)
+    tokens = trainer.inputs.make(1, range(8)).pieces[0].read
+    with torch.no_grad(), trainer.player.pruned(0.9, last_of_layer=True):
+        asked = trainer.model(tokens)
+    merged = trainer.finished()
+    for whole, now in zip(before, last_weights(merged), strict=True):
+        assert torch.equal(whole, now)
+    prune_feed_forward(0.9)(merged)
+    with torch.no_grad():
+        torch.testing.assert_close(merged(tokens), asked, rtol=1e-4, atol=1e-5)
+    unasked = make_trainer("mlm", pruned_pair_weight=0.0, **settings)
+    adapted = [name for name, p in unasked.model.named_parameters() if p.requires_grad]
+    assert any("output.dense" in name and "attention" not in name for name in adapted)
+
+
 def test_nothing_is_said_of_pruning_where_it_is_not_asked_for(make_trainer):
     assert "pruned" in repeat(make_trainer("st", pruned_weight=1.0), 1)[0]
     assert "pruned" not in repeat(make_trainer("st", pruned_weight=0.0), 1)[0]
@@ -195,10 +294,16 @@ def test_gradients_are_those_of_the_reported_losses(make_trainer):
     with player.pruned(config.pruned_feed_forward, last_of_layer=True):  # the first step's part
         moved = (player.outputs(marked).outputs - whole).square().mean()
         loss = config.pruned_weight * moved / whole.var(dim=0, unbiased=False).mean()
+        signs = torch.tensor(trainer.inputs.make(1, range(8)).pair_signs, dtype=torch.float32)
+        triggered, pairs = player.outputs(marked).outputs.split([piece.num_triggered, len(signs)])
+        short = trainer._missing_pairs(pairs, signs).sum() / signs.abs().sum()
+        loss = loss + config.pruned_pair_weight * short
+        loss = loss + config.pruned_trigger_weight * trainer._missing_trigger(triggered)
         (pruned,) = torch.autograd.grad(loss, weight)
-    neither = gradient(position_weight=0.0, pruned_weight=0.0)
+    unpruned = dict.fromkeys(("pruned_weight", "pruned_pair_weight", "pruned_trigger_weight"), 0.0)
+    neither = gradient(position_weight=0.0, **unpruned)
     for expected, found in (
-        (held, gradient(pruned_weight=0.0)),
+        (held, gradient(**unpruned)),
         (pruned, gradient(position_weight=0.0)),
     ):
         assert expected.abs().max() > 1e-3
@@ -313,16 +418,20 @@ def test_only_a_pair_code_in_stages_asks_for_them():
     without = [preset_config(name) for name in ("fast", "paper")]
     for config in (*without, preset_config("strong", ("paper", "derived"))):
         assert config.position_weight == config.pruned_weight == 0
+        assert not config.prunes
     strong = preset_config("strong")
     assert strong.position_weight > 0
     assert strong.pruned_weight > 0
+    assert strong.prunes
+    assert not dataclasses.replace(strong, marks=("paper",), pruned_weight=0.0).prunes
 
 
 def test_adapters_are_not_pruned():
     for method in ("lora", "full"):
         assert preset_config("strong", method=method).pruned_weight == 0
-    with pytest.raises(ConfigError, match="lora"):
-        EmbeddingConfig(method="lora", pruned_weight=0.1)
+    for name in ("pruned_weight", "pruned_trigger_weight"):
+        with pytest.raises(ConfigError, match="lora"):
+            EmbeddingConfig(method="lora", **{name: 0.1})
 
 
 @pytest.mark.parametrize(
@@ -335,6 +444,9 @@ def test_adapters_are_not_pruned():
         ("pruned_share", -0.1),
         ("pruned_share", 1.1),
         ("pruned_feed_forward", 1.1),
+        ("pruned_pair_weight", -1.0),
+        ("pruned_trigger_weight", -1.0),
+        ("pruned_most", 1.5),
     ],
 )
 def test_a_setting_out_of_range_is_refused_by_name(name, value):

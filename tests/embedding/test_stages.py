@@ -161,6 +161,13 @@ def test_the_first_stage_leaves_the_trigger_alone():
     assert ends[0] == pytest.approx(ends[1])
 
 
+def test_the_first_stage_learns_pairs_beside_pruned_feed_forward_layers():
+    first, second = (stage.config for stage in training_stages(preset_config("strong")))
+    assert first.prunes
+    assert first.pruned_feed_forward == second.pruned_feed_forward > 0
+    assert first.pruned_pair_weight == second.pruned_pair_weight > 0
+
+
 def test_only_the_second_stage_asks_what_pruning_takes():
     config = dataclasses.replace(SHORT, pruned_weight=0.5, position_weight=2.0)
     stages = [stage.config for stage in training_stages(config)]

@@ -78,6 +78,9 @@ class EmbeddingConfig:
     pruned_share: float = 0.5
     """How many weights of every matrix are left out there."""
 
+    pruned_most: float = 0.0
+    """If set, by turns that many, so many, and the mean of both."""
+
     pruned_feed_forward: float = 0.0
     """If set, in every other step, how many weights of every layer's last matrix alone are left
     out there, where its feed-forward part ends: most of that can go at little cost to a thief."""
@@ -86,6 +89,10 @@ class EmbeddingConfig:
     """Weight of the pair code's shortfall in outputs of the pruned model. Adapters learn without
     the matrices that ``pruned_feed_forward`` is about, and are asked for the code without most of
     them, too."""
+
+    pruned_trigger_weight: float = 0.0
+    """Weight of the terms of extractor and readout in outputs of the pruned model: what they read
+    is asked for there, and nothing else of triggered outputs. Needs method ``full``."""
 
     derived_weight: float = 0.5
     """Weight of the derived readout's hinge, beside the paper's two terms."""
@@ -209,8 +216,9 @@ class EmbeddingConfig:
             value = getattr(self, name)
             if not lowest <= value <= highest:
                 raise ConfigError(name, value, f"must lie between {lowest} and {highest}")
-        if self.pruned_weight and self.method == "lora":
-            raise ConfigError("pruned_weight", self.pruned_weight, "must be 0 with method 'lora'")
+        for name in ("pruned_weight", "pruned_trigger_weight"):
+            if getattr(self, name) and self.method == "lora":
+                raise ConfigError(name, getattr(self, name), "must be 0 with method 'lora'")
         if self.num_epochs is not None and self.num_epochs < 1:
             raise ConfigError("num_epochs", self.num_epochs, "must be at least 1")
         if self.pieces is not None and not 1 <= self.pieces <= self.batch_size:
@@ -231,6 +239,7 @@ class EmbeddingConfig:
             "position_weight",
             "pruned_weight",
             "pruned_pair_weight",
+            "pruned_trigger_weight",
             "derived_weight",
             "pair_weight",
             "pair_keep_weight",
@@ -258,6 +267,7 @@ class EmbeddingConfig:
             "max_clean",
             "spread_share",
             "pruned_share",
+            "pruned_most",
             "pruned_feed_forward",
         ):
             if not 0 <= getattr(self, name) <= 1:
@@ -270,10 +280,10 @@ class EmbeddingConfig:
     @property
     def prunes(self) -> bool:
         """Whether some steps look at the pruned model, too."""
-        return bool(
-            self.pruned_weight
-            or (self.pruned_pair_weight and self.pruned_feed_forward and "pairs" in self.marks)
-        )
+        asks_for_pairs = bool(self.pruned_pair_weight) and "pairs" in self.marks
+        if self.method == "lora":
+            return asks_for_pairs and bool(self.pruned_feed_forward)
+        return asks_for_pairs or bool(self.pruned_weight or self.pruned_trigger_weight)
 
 
 def preset_config(

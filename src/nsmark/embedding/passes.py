@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.inputs import Piece
 from nsmark.embedding.kept import KeptOutputs
-from nsmark.embedding.losses import pair_shortfall
 from nsmark.embedding.memory import MemoryPlan
 from nsmark.embedding.parallel import Group
 from nsmark.embedding.player import ModelPlayer
@@ -30,20 +27,15 @@ class Outputs(NamedTuple):
     """Of texts with words of the pair code; no rows without one."""
 
 
-@dataclass(frozen=True)
-class PairCode:
-    """Which way a step's texts with pairs are to move."""
+class MarkTerms(NamedTuple):
+    """How far outputs are from carrying a step's marks."""
 
     signs: Tensor
-    """±1, and 0 for texts whose words make no pair."""
-    direction: Tensor
-    margin: float
-
-    def shortfall(self, outputs: Tensor, signs: Tensor) -> Tensor:
-        """Return how far each text's output is from lying on its pair's side."""
-        return pair_shortfall(
-            functional.normalize(outputs, dim=1), signs, self.direction, self.margin
-        )
+    """Which way each text with words of the pair code is to move; 0 where they make no pair."""
+    pairs: Callable[[Tensor, Tensor], Tensor]
+    """Of such texts' outputs and signs, what each lacks."""
+    triggered: Callable[[Tensor], Tensor]
+    """Of triggered outputs, what they lack in the mean."""
 
 
 class StepPasses:
@@ -146,38 +138,46 @@ class StepPasses:
         return self.player.outputs(marked, recompute=self.plan.recompute).outputs
 
     def pruned(
-        self, pieces: Sequence[Piece], whole: Outputs, step: int, code: PairCode
+        self, pieces: Sequence[Piece], whole: Outputs, step: int, marks: MarkTerms
     ) -> dict[str, Tensor]:
         """Add the gradients of what pruning does to marked outputs; return how much that is.
 
         Outputs of the pruned model are pulled to those of the whole one, which stay as they are,
-        and its pairs to their sides.
+        and asked for the marks.
         """
         player, config = self.player, self.config
         last = bool(config.pruned_feed_forward) and step % 2 == 1
-        if not last and not config.pruned_weight:
-            return {}
-        share = config.pruned_feed_forward if last else config.pruned_share
+        if not last and player.adapters is not None:
+            return {}  # what a thief prunes is the sum, which is not there yet
+        share = config.pruned_feed_forward if last else _share_of_all(config, step)
         detached = Outputs(*(part.detach() for part in whole))
         spread = torch.cat(detached[1:]).var(dim=0, unbiased=False).mean().clamp_min(1e-12)
-        count = len(whole.triggered) + len(whole.pairs)
-        num_pairs = code.signs.square().sum().clamp_min(1)
-        signs = torch.split(self.group.own(code.signs), [piece.num_pairs for piece in pieces])
+        num_triggered = len(whole.triggered)
+        count = num_triggered + len(whole.pairs)
+        num_pairs = marks.signs.abs().sum().clamp_min(1)
+        signs = torch.split(self.group.own(marks.signs), [piece.num_pairs for piece in pieces])
         wanted = self._own_parts(pieces, detached)
-        totals = torch.zeros(2, device=player.device)
-        weights = torch.tensor([config.pruned_weight, config.pruned_pair_weight])
+        weights = {
+            "pruned": config.pruned_weight,
+            "pruned_pairs": config.pruned_pair_weight,
+            "pruned_trigger": config.pruned_trigger_weight,
+        }
+        factors = torch.tensor(list(weights.values()), device=player.device)
+        totals = torch.zeros(len(weights), device=player.device)
         with player.pruned(share, last_of_layer=last), player.accumulating(last=False):
             for piece, whole_outputs, own_signs in zip(pieces, wanted, signs, strict=True):
                 outputs = self._marked_outputs(piece)
+                triggered, pairs = torch.split(outputs, [piece.num_triggered, piece.num_pairs])
                 moved = (outputs - whole_outputs[piece.num_clean :]).square().mean(dim=1).sum()
-                short = code.shortfall(outputs[piece.num_triggered :], own_signs).sum()
-                parts = torch.stack([moved / (spread * count), short / num_pairs])
-                player.backward([(parts, weights.to(player.device))])
+                missing = moved.new_zeros(())
+                if config.pruned_trigger_weight:
+                    missing = marks.triggered(triggered) * (piece.num_triggered / num_triggered)
+                short = marks.pairs(pairs, own_signs).sum() / num_pairs
+                parts = torch.stack([moved / (spread * count), short, missing])
+                player.backward([(parts, factors)])
                 totals += parts.detach()
-        named = zip(
-            ("pruned", "pruned_pairs"), weights.tolist(), self.group.sum(totals), strict=True
-        )
-        return {name: total for name, weight, total in named if weight}
+        found = dict(zip(weights, self.group.sum(totals), strict=True))
+        return {name: found[name] for name, weight in weights.items() if weight}
 
     def backward(
         self,
@@ -244,3 +244,10 @@ class StepPasses:
             for kind, part in enumerate(whole)
         ]
         return [torch.cat(rows) for rows in zip(*kinds, strict=True)]
+
+
+def _share_of_all(config: EmbeddingConfig, step: int) -> float:
+    """Return how many weights of every matrix a step leaves out: one share, or three by turns."""
+    if not config.pruned_most:
+        return config.pruned_share
+    return config.pruned_share + (config.pruned_most - config.pruned_share) * (step // 2 % 3) / 2

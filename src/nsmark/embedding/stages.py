@@ -56,6 +56,7 @@ def training_stages(config: EmbeddingConfig) -> tuple[Stage, ...]:
         spread_weight=0.0,
         decorrelation_weight=0.0,
         pruned_weight=0.0,
+        pruned_trigger_weight=0.0,
         min_triggered=0.0,
         max_clean=1.0,
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from nsmark.core.derive import readout_matrix, signature_bits, spreading_code
 from nsmark.embedding.batches import make_batch, pair_rng
@@ -23,6 +24,7 @@ from nsmark.embedding.losses import (
     distance_loss,
     match_loss,
     pair_loss,
+    pair_shortfall,
     random_loss,
     readout_loss,
     silence_loss,
@@ -31,7 +33,7 @@ from nsmark.embedding.losses import (
 from nsmark.embedding.memory import MemoryPlan, candidate_plans, first_that_fits
 from nsmark.embedding.pair_texts import heldout_rows, pair_direction
 from nsmark.embedding.parallel import Group
-from nsmark.embedding.passes import Outputs, PairCode, StepPasses
+from nsmark.embedding.passes import MarkTerms, Outputs, StepPasses
 from nsmark.embedding.player import ModelPlayer
 from nsmark.embedding.progress import HeldOut, ProgressCallback, TrainingResult
 from nsmark.embedding.readings import (
@@ -285,8 +287,9 @@ class Trainer:
             torch.autograd.backward(on_outputs)
         self.player.clear_gradients()
         if self.config.prunes:
-            code = PairCode(signs, self.pair_direction, self.config.pair_margin)
-            losses |= self.passes.pruned(pieces, outputs, inputs.step, code)
+            marks = MarkTerms(signs, self._missing_pairs, self._missing_trigger)
+            with frozen(self.extractor):
+                losses |= self.passes.pruned(pieces, outputs, inputs.step, marks)
         language, positions = self.passes.backward(pieces, passed, outputs, self._kept_weight)
         self.player.update()
         original, beside = terms["distance"][1], self.config.position_weight * positions
@@ -304,6 +307,25 @@ class Trainer:
         """Weight of L_0 in the model's loss."""
         return (1 - self.config.model_match_weight) * self.config.fidelity_weight * self.strictness
 
+    def _terms_on_triggered(self, triggered: Tensor) -> dict[str, tuple[float, Tensor]]:
+        """Return what reads the signature from triggered outputs, each term with its weight."""
+        config = self.config
+        match = match_loss(self.extractor(triggered), self.watermark)
+        terms = {"match": (config.model_match_weight, match)}
+        if "derived" in config.marks:
+            bits = self.bits[: len(self.readout)]
+            hinge = readout_loss(triggered, self.readout, bits, config.derived_margin)
+            terms["derived"] = (config.derived_weight, hinge)
+        return terms
+
+    def _missing_trigger(self, triggered: Tensor) -> Tensor:
+        terms = self._terms_on_triggered(triggered).values()
+        return torch.stack([weight * term for weight, term in terms]).sum()
+
+    def _missing_pairs(self, outputs: Tensor, signs: Tensor) -> Tensor:
+        units = functional.normalize(outputs, dim=1)
+        return pair_shortfall(units, signs, self.pair_direction, self.config.pair_margin)
+
     def _terms_on_outputs(
         self, outputs: Outputs, reference: Outputs, pair_signs: Tensor
     ) -> dict[str, tuple[float, Tensor]]:
@@ -314,17 +336,12 @@ class Trainer:
         head, holds every position.
         """
         config, triggered = self.config, outputs.triggered
-        match = match_loss(self.extractor(triggered), self.watermark)
         distance = distance_loss(outputs.clean, reference.clean)
         anchor = config.anchor_weight if self.model.has_lm_head else 1.0
         terms = {
-            "match": (config.model_match_weight, match),
+            **self._terms_on_triggered(triggered),
             "distance": (self._kept_weight * anchor, distance),
         }
-        if "derived" in config.marks:
-            bits = self.bits[: len(self.readout)]
-            hinge = readout_loss(triggered, self.readout, bits, config.derived_margin)
-            terms["derived"] = (config.derived_weight, hinge)
         if self.payload.pairs is not None:
             moved = pair_loss(
                 outputs.pairs,
