@@ -7,7 +7,7 @@ KEY and the marked folder are those of ``nsmark embed`` and ``nsmark calibrate``
 ``--data`` holds the tasks ``sst2``, ``sst5``, ``offenseval``, ``agnews``, ``lingspam`` with
 ``train.jsonl.gz``, and ``wikitext-2`` for the thief's texts. ``--work`` keeps the rows: an
 interrupted run goes on. ``--markdown`` writes the page, too (from a JSON file that is there:
-``python benchmarks/attacks_table/page.py JSON > PAGE``).
+``python benchmarks/attacks_table/page.py JSON PAGE``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
 
-from attacks_table.page import markdown
+from attacks_table.page import write_page
 from nsmark.alterations.changes import Linear
 from nsmark.api.opening import Opening
 from nsmark.attacks.expression import parse_attack, written
@@ -167,6 +167,7 @@ def main(words: Sequence[str] | None = None) -> None:
         "environment": environment(arguments),
         "main_task": next(iter(known)),
         "model_sha256": key.model_digest,
+        "about": described(key),
         "suites": {},
         "innocent": [],
         "recovery": recovered(key, folders, arguments.device),
@@ -214,7 +215,7 @@ def write(arguments: argparse.Namespace, document: dict[str, Any]) -> None:
     """Write the JSON file, and the page if one is asked for."""
     arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     if arguments.markdown is not None:
-        arguments.markdown.write_text(markdown(document), encoding="utf-8")
+        write_page(document, arguments.markdown)
 
 
 def command(arguments: argparse.Namespace) -> str:
@@ -223,6 +224,19 @@ def command(arguments: argparse.Namespace) -> str:
     words += [f"--only {shlex.quote(name)}" for name in arguments.only]
     words.append(f"--texts {arguments.texts} --task-texts {arguments.task_texts}")
     return " ".join([*words, f"--jobs {arguments.jobs} --json OUT --markdown OUT"])
+
+
+def described(key: WatermarkKey) -> str:
+    """Return in a sentence what was attacked."""
+    configuration = key.configuration
+    marks = [f"an extractor of {configuration.num_bits} bits", "a readout"]
+    if key.pairs is not None:
+        size = key.pairs.config.size
+        marks.append(f"a pair code of {size} × {size} signs")
+    return (
+        f"The marked model, {key.model_digest[:12]}, answers in {configuration.output_dim} "
+        f"dimensions and carries {', '.join(marks)}."
+    )
 
 
 def environment(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -527,7 +527,7 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "--merge",
         type=Path,
         nargs="+",
-        help="measure nothing: put together the files of runs with one seed each",
+        help="measure nothing: put together the files of runs, of one marked model or of several",
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--preset", default="strong")

@@ -1,6 +1,6 @@
 """The page about attacks: what they cost, what they leave.
 
-python benchmarks/attacks_table/page.py JSON > docs/results/attacks.md
+python benchmarks/attacks_table/page.py JSON PAGE
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are scripts, not a package
+
+from attacks_table.picture import picture
 from nsmark.attacks.comparison import WITNESSES_IN_WORDS, counted, markdown_table
 from nsmark.attacks.expression import parse_attack
 from nsmark.attacks.plan import UNTOUCHED, names_in
@@ -23,8 +26,11 @@ Made by the command below, not by hand. Every attacked model is asked the key's 
 be served, and judged by the rule `calibrated` with the key's own controls. *Similarity*: the
 correlation of the cosine similarities of 300 of the task's test texts with those before the attack.
 *Points lost*: accuracy of a linear classifier learned anew on the answers, in percentage points; a
-fifth of the task's texts judges it, which leaves a standard error of about a point. *Seconds* are
-the attack's, with others running beside it.
+fifth of the task's texts judges it, which leaves a standard error of about a point. It is below 0
+where an attack trains on the task. *Seconds* are the attack's, with others running beside it.
+*Degree* is the matching degree with the owner's null space, brought to one scale; *predicted* the
+share of the owner's answers that a linear map of the suspect's gives (R² on texts it was not fitted
+to), *aligned* the same up to a scale per text. *+2* behind a witness: two more show ownership, too.
 """
 WRONG_KEY_COLUMNS = (
     "extraction_rate",
@@ -35,8 +41,13 @@ WRONG_KEY_COLUMNS = (
 FILTERS = ("rare-word-filter", "surprising-word-filter", "repeated-word-filter")
 
 
-def markdown(document: Document) -> str:
-    """Return the page."""
+def markdown(document: Document, picture_file: str | None = None) -> str:
+    """Return the page.
+
+    Args:
+        document: What was measured.
+        picture_file: Name of the picture beside it, if there is one.
+    """
     suites = document["suites"]
     first = suites.get(document["main_task"], [])
     told = ", ".join(f"{name} {value}" for name, value in document["environment"].items())
@@ -46,7 +57,10 @@ def markdown(document: Document) -> str:
         WITNESSES_IN_WORDS,
         f"```console\n{document['command']}\n```",
         f"Made with {told}.",
+        *([document["about"]] if "about" in document else []),
         *summary(suites),
+        by_witness(first),
+        *(picture_section(document["main_task"], picture_file) if picture_file else ()),
         "## Pruning, by tenths",
         pruning_table(first),
         "## Filters: the trigger against the pair code",
@@ -56,7 +70,7 @@ def markdown(document: Document) -> str:
         "After overwriting, either owner's key is verified on the overwritten model; the second "
         "owner's also on the model as it was stolen. Which came first is told by dates alone.",
         owners_table(suites),
-        "## The same attacks on the unmarked model",
+        "## The same attacks on the unmarked model, as far as they do not train",
         *innocent_section(document.get("innocent", [])),
     ]
     for name, rows in suites.items():
@@ -74,6 +88,15 @@ def markdown(document: Document) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def picture_section(task: str, file: str) -> list[str]:
+    """Return the picture and what it shows."""
+    return [
+        f"![What attacks cost, against what they leave of the pair code]({file})",
+        f"Each mark is one attack, on task {task}; the line joins those that no other beats. Below "
+        "0 the pair code shows nothing; other witnesses may.",
+    ]
+
+
 def summary(suites: dict[str, list[Row]]) -> list[str]:
     """Return how often ownership is shown, and after what it is not."""
     lines = []
@@ -81,7 +104,34 @@ def summary(suites: dict[str, list[Row]]) -> list[str]:
         lines.append(f"**{name}**: {counted(rows)}")
         lost = [row for row in rows if row.get("error") is None and row["verdict"] != "owned"]
         lines += ["\n".join(f"- not shown after {costs(row)}" for row in lost)] if lost else []
+        if any("student=reference" in row["attack"] for row in lost):
+            lines.append(
+                "`student=reference` teaches the unmarked model, which costs nothing: whoever has "
+                "it had little to steal. What was learned from clean answers shows no mark."
+            )
     return lines
+
+
+_READ = {"extraction_rate", "derived_extraction_rate"}
+
+
+def by_witness(rows: Sequence[Row]) -> str:
+    """Return how many attacks each kind of witness outlasts on the main task."""
+    tried = [r for r in rows if r.get("error") is None and r["attack"] != UNTOUCHED]
+    shown = [set(row["passed"]) for row in tried if row["verdict"] == "owned"]
+    kinds = {
+        "the pair code": lambda each: "pair_code_rate" in each,
+        "what is read from triggered answers": lambda each: bool(each & _READ),
+        "comparison with the owner's answers, the null space among it": lambda each: bool(
+            each - _READ - {"pair_code_rate"}
+        ),
+    }
+    told = [f"{words} {sum(map(counts, shown))}" for words, counts in kinds.items()]
+    alone = sum(each == {"pair_code_rate"} for each in shown)
+    return (
+        f"By kind of witness, of all {len(tried)} on the first task: {'; '.join(told)}. "
+        f"{alone} are shown by the pair code alone."
+    )
 
 
 def costs(row: Row) -> str:
@@ -185,5 +235,14 @@ def plain_table(rows: Sequence[Row], columns: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
+def write_page(document: Document, path: Path) -> None:
+    """Write the page, and its picture beside it."""
+    drawn = picture(document["suites"].get(document["main_task"], []))
+    beside = path.with_suffix(".svg")
+    if drawn is not None:
+        beside.write_text(drawn, encoding="utf-8")
+    path.write_text(markdown(document, None if drawn is None else beside.name), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    print(markdown(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))), end="")
+    write_page(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2]))

@@ -40,9 +40,9 @@ def markdown(report: Report) -> str:
         lines += [*mark_table(report["seeds"]), ""]
     elif marks > 1:
         lines += [*differences_by_mark(report), ""]
-    what = "seeds" if marks in (None, 1) else "marks"
+    what, group = ("seeds", "seed_means") if marks in (None, 1) else ("marks", "mark_means")
     for view, name in (("fine_tuned", "Fine-tuned"), ("probe", "Probe")):
-        cells, means = summary[view]["cells"], summary[view][f"{what[:-1]}_means"]
+        cells, means = summary[view]["cells"], summary[view][group]
         if view == "probe" and marks == 1:
             lines.append(f"{name}: mean difference {cells['mean']:+.2f} points.")
             continue

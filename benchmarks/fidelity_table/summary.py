@@ -26,8 +26,8 @@ ONE_MARK = (
     "with. An interval that holds 0 does not show that there is no cost."
 )
 SEVERAL_MARKS = (
-    "Differences are marked minus clean, in points of test accuracy. The marks differ in the seed "
-    "of their training, not in their signature. Cells of one mark share it, and cells of one task "
+    "Differences are marked minus clean, in points of test accuracy. "
+    "Cells of one mark share it, and cells of one task "
     "its training and test set: the interval over them may be too narrow; the one over the marks' "
     "means treats tasks as fixed and has few degrees of freedom, and so have the errors beside the "
     "tasks, which are of the marks' means. Cosines and similarities are of the tasks' test texts, "
@@ -97,6 +97,8 @@ def merged(parts: Sequence[Report]) -> Report:
     """Return one report of runs that differ in nothing but their seeds and marked models."""
     settings = [dict(part["settings"], seeds=None, marked_sha256=None) for part in parts]
     digests = [part["settings"].get("marked_sha256") for part in parts]
+    if any(isinstance(digest, list) for digest in digests):
+        raise SystemExit("a report of several marks is not merged again: give its parts")
     marks = list(dict.fromkeys(digests))
     if any(other != settings[0] for other in settings) or (None in marks and len(marks) > 1):
         raise SystemExit("the runs differ in more than their seeds")

@@ -7,6 +7,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -52,6 +53,24 @@ def test_pruning_is_told_by_where_and_how_much(page):
         [" layer ", " 0.2 ", " owned "],
         [" layer ", " 0.3 ", " owned "],
     ]
+
+
+def test_a_picture_stands_beside_the_page(page, tmp_path):
+    suite = [row("none"), row("pruning[share=0.9]", "not_shown"), row("signs", error="no")]
+    document = {"main_task": "t", "suites": {"t": suite}, "environment": {}, "command": "python"}
+    document |= {"recovery": [], "wrong_keys": []}
+    page["write_page"](document, tmp_path / "attacks.md")
+    drawn = ElementTree.parse(tmp_path / "attacks.svg").getroot()  # noqa: S314 - our own
+    assert drawn.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "2 attacks; ownership is shown after 1" in "".join(drawn.itertext())
+    assert "](attacks.svg)" in (tmp_path / "attacks.md").read_text(encoding="utf-8")
+
+
+def test_without_a_pair_code_there_is_no_picture(page, tmp_path):
+    suite = [row("none", statistics={"extraction_rate": 1.0, "pair_code_p_value": None})]
+    document = {"main_task": "t", "suites": {"t": suite}, "environment": {}, "command": "python"}
+    page["write_page"](document | {"recovery": [], "wrong_keys": []}, tmp_path / "attacks.md")
+    assert [path.name for path in tmp_path.iterdir()] == ["attacks.md"]
 
 
 def test_both_owners_are_told_of_and_who_is_accused_wrongly(page):

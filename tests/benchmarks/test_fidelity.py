@@ -253,7 +253,9 @@ def test_several_marks_are_merged_and_their_means_make_the_interval(summary):
     # A probe is the same for every seed of a mark.
     assert report["summary"]["probe"]["cells"] == summary.mean_interval([1.0, 2.0, -1.0, 0.0])
     assert summary.num_marks(report) == 2
-    assert "not in their signature" in report["summary"]["note"]
+    assert "Cells of one mark share it" in report["summary"]["note"]
+    with pytest.raises(SystemExit, match="its parts"):
+        summary.merged([report, first])
 
 
 def test_runs_of_one_mark_are_merged_as_before(summary):

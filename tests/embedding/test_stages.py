@@ -166,9 +166,11 @@ def test_the_first_stage_learns_pairs_beside_pruned_feed_forward_layers():
     assert first.prunes
     assert first.pruned_feed_forward == second.pruned_feed_forward > 0
     assert first.pruned_pair_weight == second.pruned_pair_weight > 0
+    without = dataclasses.replace(preset_config("strong"), pruned_feed_forward=0.0)
+    assert [stage.config.prunes for stage in training_stages(without)] == [False, True]
 
 
-def test_only_the_second_stage_asks_what_pruning_takes():
+def test_only_the_second_stage_pulls_pruned_outputs():
     config = dataclasses.replace(SHORT, pruned_weight=0.5, position_weight=2.0)
     stages = [stage.config for stage in training_stages(config)]
     assert [stage.pruned_weight for stage in stages] == [0.0, 0.5]

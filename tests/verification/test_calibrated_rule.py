@@ -155,6 +155,14 @@ def test_unrelated_outputs_are_not_accused(seed, dimension):
     assert verify(key, outputs, controls=[innocent_outputs(key)]).verdict is Verdict.NOT_SHOWN
 
 
+def test_a_verifiers_controls_are_cut_to_the_suspects_rank():
+    key, own = make_key(), owner_outputs(make_key())
+    cut = RecordedOutputs("cut", own.triggered[:, :10], own.untriggered[:, :10])
+    decision = verify(key, cut, controls=[innocent_outputs(key)]).decision
+    assert any("subspace overlap up to a scale per text" in each for each in decision.reasons)
+    assert not any("row space is not compared" in each for each in decision.reasons)
+
+
 def test_the_owners_outputs_are_accused_under_any_map():
     key = make_key()
     yardstick, own = Yardstick(key), owner_outputs(key)

@@ -219,6 +219,26 @@ def test_a_cut_innocent_is_not_judged_by_controls_that_were_cut_further():
     assert lines["aligned_subspace_overlap"].threshold > 0.992
 
 
+def test_a_cut_does_not_choose_the_kin_a_suspect_is_compared_with():
+    """Seen through fewer dimensions, kin of the owner's model looks like a stranger."""
+    strangers = [(0.1, 0.2 + share) for share in SPREAD]
+    kin = [(0.8 + 5 * share, 0.99) for share in SPREAD]
+    whole = [
+        Control(
+            f"model {n}", Statistics(predictability=close), 383, Statistics(predictability=like)
+        )
+        for n, (close, like) in enumerate(strangers + kin)
+    ]
+    like = controls_like(whole, 128, 383)
+    lines = [
+        calibrate(like, suspect=Statistics(predictability=seen)).line("predictability").threshold
+        for seen in (0.2, 0.6, 0.99)
+    ]
+    assert len(set(lines)) == 1
+    as_kin = calibrate(whole, suspect=Statistics(predictability=0.99)).line("predictability")
+    assert lines[0] >= as_kin.threshold
+
+
 def test_mappings_name_lines_and_error_rates():
     document = calibrate([control(f"model {i}", 0.1 + i / 100) for i in range(12)]).to_mapping()
     assert {witness.name for witness in WITNESSES} < set(document)

@@ -45,10 +45,11 @@ class Controls:
         """Return the controls that may stand beside a suspect, cut to its rank where needed."""
         owner_rank = self._yardstick.triggered.rank
         like = controls_like(self.measured, evidence.rank, owner_rank)
-        if not self._answers or any(each.triggered.predictability is not None for each in like):
+        has_row_spaces = any(each.triggered.aligned_subspace_overlap is not None for each in like)
+        if not self._answers or has_row_spaces:
             return like
         cuts = [cut for answers in self._answers for cut in self._cut(answers, evidence.rank)]
-        return [*cuts, *like]
+        return controls_like([*cuts, *self.measured], evidence.rank, owner_rank)
 
     def _cut(self, answers: RecordedOutputs, rank: int) -> list[Control]:
         cuts = []

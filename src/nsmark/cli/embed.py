@@ -74,7 +74,7 @@ _file = click.Path(dir_okay=False, path_type=Path)
     type=click.Choice(["auto", "fast", "strong", "paper"]),
     default="auto",
     show_default=True,
-    help="fast stops soon after the targets hold; strong adds a pair code and trains on, for "
+    help="fast stops soon after the targets hold; strong adds a pair code, "
     "evidence that noise does not cover (hours without a GPU); paper trains as published; auto: "
     "strong on a GPU, else fast.",
 )

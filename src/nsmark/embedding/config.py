@@ -79,7 +79,7 @@ class EmbeddingConfig:
     """How many weights of every matrix are left out there."""
 
     pruned_most: float = 0.0
-    """If set, by turns that many, so many, and the mean of both."""
+    """If set, ``pruned_share``, this, and half-way between them by turns."""
 
     pruned_feed_forward: float = 0.0
     """If set, in every other step, how many weights of every layer's last matrix alone are left
@@ -91,8 +91,8 @@ class EmbeddingConfig:
     them, too."""
 
     pruned_trigger_weight: float = 0.0
-    """Weight of the terms of extractor and readout in outputs of the pruned model: what they read
-    is asked for there, and nothing else of triggered outputs. Needs method ``full``."""
+    """Weight of the terms of extractor and readout in outputs of the pruned model: asks for what
+    they read, where ``pruned_weight`` asks for the whole output. Needs method ``full``."""
 
     derived_weight: float = 0.5
     """Weight of the derived readout's hinge, beside the paper's two terms."""
@@ -219,6 +219,14 @@ class EmbeddingConfig:
         for name in ("pruned_weight", "pruned_trigger_weight"):
             if getattr(self, name) and self.method == "lora":
                 raise ConfigError(name, getattr(self, name), "must be 0 with method 'lora'")
+        if self.method == "lora" and self.pruned_pair_weight and not self.pruned_feed_forward:
+            raise ConfigError(
+                "pruned_pair_weight",
+                self.pruned_pair_weight,
+                "must be 0 with method 'lora', unless there is a pruned_feed_forward",
+            )
+        if self.pruned_most and self.pruned_most < self.pruned_share:
+            raise ConfigError("pruned_most", self.pruned_most, "must be 0, or not below the share")
         if self.num_epochs is not None and self.num_epochs < 1:
             raise ConfigError("num_epochs", self.num_epochs, "must be at least 1")
         if self.pieces is not None and not 1 <= self.pieces <= self.batch_size:
@@ -293,9 +301,9 @@ def preset_config(
 
     ``fast`` stops soon after the targets hold: minutes on a CPU. ``strong`` has all three marks,
     takes larger batches and some 3,000 steps (1,000 without the pair code), in which triggered
-    outputs are spread out and made unlike anything the reference says, clean ones are put back, and
-    what pruning would take is made up for: minutes on a GPU, hours on a CPU, and evidence that
-    noise does not cover. The paper
+    outputs are spread out, clean ones are put back, and what pruning would take from the pair code
+    is made up for: minutes on a GPU, hours on a CPU, and evidence that noise does not cover.
+    Without a pair code triggered outputs are unlike anything the reference says, too. The paper
     trains the extractor alone: batch 4, 10 epochs, both learning rates 1e-4, always as many trigger
     copies as at verification.
 

@@ -222,8 +222,8 @@ class StepPasses:
         self.player.reference_outputs(piece.read)
         passed = self.through(piece)
         if self.config.prunes:
-            share = self.config.pruned_feed_forward or self.config.pruned_share
-            with self.player.pruned(share, last_of_layer=bool(self.config.pruned_feed_forward)):
+            adapted = self.player.adapters is not None
+            with self.player.pruned(self.config.pruned_share, last_of_layer=adapted):
                 torch.autograd.backward(self._marked_outputs(piece).sum())
         torch.autograd.backward([part.sum() for part in passed if part.requires_grad])
 

@@ -94,10 +94,10 @@ def decide_calibrated(
             f"{evidence.num_texts} texts are too few for outputs of rank {owner_rank}: only what "
             "is read from them counts"
         )
-    if controls and all(line.name in _READ for line in _lines(calibration)):
+    if controls and not any(line.name == _ROW_SPACE for line in _lines(calibration)):
         reasons.append(
-            f"there are no controls whose outputs have the suspect's rank {evidence.rank}: only "
-            "what is read from them counts"
+            f"there are no controls whose outputs have the suspect's rank {evidence.rank}: its "
+            "row space is not compared"
         )
     for line in _lines(calibration):
         reasons += _describe(line, evidence.triggered)
@@ -141,6 +141,7 @@ def _refusal(
 
 # What is read from outputs, not compared with the owner's.
 PAIR_CODE = "pair_code_rate"
+_ROW_SPACE = "aligned_subspace_overlap"
 _READ = (EXTRACTION.name, "derived_extraction_rate", PAIR_CODE)
 
 

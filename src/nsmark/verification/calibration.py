@@ -11,8 +11,9 @@ it does on untriggered texts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,7 +103,7 @@ def calibrate(
     a third of what is in the closest one, and no rate is stated.
 
     Args:
-        controls: Innocent models whose outputs have the suspect's rank.
+        controls: Innocent models that the suspect may be compared with (:func:`controls_like`).
         rate: False accusations allowed.
         confidence: With which it holds.
         suspect: What the suspect measures on untriggered texts; without it all controls count.
@@ -182,10 +183,16 @@ class _Drawing:
                 continue
             closeness = np.array([pair[0] for pair in measured])
             kinship = None if suspect is None else witness.of(suspect)
-            if kinship is None or witness is EXTRACTION or len(measured) <= NEIGHBOURS:
+            known = [pair[1] for pair in measured if pair[1] is not None]
+            if (
+                kinship is None
+                or witness is EXTRACTION
+                or len(known) < len(measured)
+                or len(measured) <= NEIGHBOURS
+            ):
                 like = closeness
             else:
-                distances = [abs(_order(pair[1]) - _order(kinship)) for pair in measured]
+                distances = [abs(_order(each) - _order(kinship)) for each in known]
                 like = closeness[np.argsort(distances, kind="stable")[:NEIGHBOURS]]
             line = self._line(witness, float(closeness.max()), like)
             closest = witness.value(float(closeness.max()))
@@ -217,14 +224,14 @@ def extraction_by_chance(num_bits: int, rate: float) -> float:
     return float(stats.binom.isf(rate, num_bits, 0.5)) / num_bits
 
 
-def _closest(witness: Witness, controls: Sequence[Control]) -> tuple[float, float] | None:
+def _closest(witness: Witness, controls: Sequence[Control]) -> tuple[float, float | None] | None:
     """Return a model's closeness on triggered texts, and its kinship on untriggered ones."""
     found = [
-        (closeness, witness.of(control.untriggered) or 0.0)
+        (closeness, witness.of(control.untriggered))
         for control in controls
         if (closeness := witness.of(control.triggered)) is not None
     ]
-    return max(found) if found else None
+    return max(found, key=lambda pair: (pair[0], pair[1] or 0.0)) if found else None
 
 
 def _order(kinship: float) -> float:
@@ -247,7 +254,8 @@ def controls_like(controls: Sequence[Control], rank: int, owner_rank: int) -> li
     One of full rank is compared with full ones. One that was cut looks guiltier in one way and less
     guilty in another: a few directions of any model lie in almost any row space, but predict
     little. So its row space is compared with controls that were cut to its rank or a little below,
-    and what it predicts, with full ones. What an extractor reads does not depend on the rank.
+    and what it predicts, with full ones, of whatever kinship: a cut hides the suspect's own. What
+    an extractor reads does not depend on the rank.
     """
     full = _FULL_RANK * owner_rank
     whole = [c for c in controls if c.rank is None or c.rank >= full]
@@ -257,15 +265,23 @@ def controls_like(controls: Sequence[Control], rank: int, owner_rank: int) -> li
     level = max(levels, default=0)
     cut = [c for c in controls if c.rank is not None and _SAME_LEVEL * level <= c.rank <= level]
     return [
-        *(_changed(c, dict.fromkeys(_FALLING)) for c in cut),
+        *(_without(c, _FALLING) for c in cut),
         *(
-            _changed(c, dict.fromkeys(set(STATISTIC_NAMES) - {*_FALLING, EXTRACTION.name}))
+            replace(
+                _without(c, set(STATISTIC_NAMES) - {*_FALLING, EXTRACTION.name}),
+                # How like the owner's model the suspect was before the cut is not known.
+                untriggered=Statistics(extraction_rate=c.untriggered.extraction_rate),
+            )
             for c in whole
         ),
     ]
 
 
-def _changed(control: Control, values: dict[str, None]) -> Control:
+def _without(control: Control, names: Collection[str]) -> Control:
     """Return a control without some of what it measured."""
-    parts = (replace(part, **values) for part in (control.triggered, control.untriggered))
-    return Control(control.name, next(parts), control.rank, next(parts))
+    nothing: dict[str, Any] = dict.fromkeys(names)
+    return replace(
+        control,
+        triggered=replace(control.triggered, **nothing),
+        untriggered=replace(control.untriggered, **nothing),
+    )

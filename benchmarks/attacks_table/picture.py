@@ -1,0 +1,38 @@
+"""The picture beside the page: what attacks cost, against what they leave of the pair code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from nsmark.report.html.svg.pareto import Point, pareto_plot
+from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE
+
+_ALONE = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="760" font-family="sans-serif" font-size="11" '
+    'style="background:#fff" '
+)
+"""A file of its own needs what a page gives to its pictures."""
+_USELESS, _ALL_SIGNS = 30.0, 30.0
+
+
+def picture(rows: Sequence[dict[str, Any]]) -> str | None:
+    """Draw a suite's attacks; None where no pair code was asked for."""
+    points = [
+        Point(
+            row["attack"],
+            row["utility"]["points_lost"],
+            math.log10(MAX_PAIR_P_VALUE) - math.log10(p_value),
+            row["verdict"] == "owned",
+        )
+        for row in rows
+        if row.get("error") is None
+        and (p_value := row["statistics"]["pair_code_p_value"]) is not None
+    ]
+    if not points:
+        return None
+    upwards = f"powers of ten by which the pair code's p is below {MAX_PAIR_P_VALUE:.0e}"
+    across = "percentage points of accuracy lost"
+    drawn = pareto_plot("attacks", points, across, upwards, _USELESS, _ALL_SIGNS)
+    return _ALONE + str(drawn).removeprefix("<svg ") + "\n"
