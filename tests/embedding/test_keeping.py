@@ -152,10 +152,11 @@ def test_every_other_step_prunes_feed_forward_layers_alone(make_trainer, model):
         pruned_feed_forward=0.9,
         model_learning_rate=1e-9,
     )
-    for step, change in enumerate((prune_feed_forward(0.9), prune(0.4)) * 2, 1):
+    kinds = [("pruned_feed_forward", prune_feed_forward(0.9)), ("pruned", prune(0.4))]
+    for step, (name, change) in enumerate(kinds * 2, 1):
         moved = moved_by(change, trainer, step)
-        found = trainer.take_step(trainer.inputs.make(step, range(8))).read()["pruned"]
-        assert found == pytest.approx(moved, rel=1e-3), step
+        losses = trainer.take_step(trainer.inputs.make(step, range(8))).read()
+        assert losses[name] == pytest.approx(moved, rel=1e-3), step
 
 
 @pytest.mark.parametrize("model", ["st", "mlm", "llama", "xlnet"])
@@ -184,8 +185,8 @@ def test_pairs_are_asked_for_in_the_pruned_model(make_trainer, model):
     missing = 1 - signs * (units @ trainer.pair_direction) / trainer.config.pair_margin
     expected = float(missing[signs != 0].clamp_min(0).mean())
     losses = trainer.take_step(inputs).read()
-    assert losses["pruned_pairs"] == pytest.approx(expected, rel=1e-3)
-    assert "pruned" not in losses
+    assert losses["pruned_feed_forward_pairs"] == pytest.approx(expected, rel=1e-3)
+    assert "pruned_feed_forward" not in losses
     assert "pruned_pairs" in trainer.take_step(trainer.inputs.make(2, range(8))).read()
 
 
@@ -231,7 +232,7 @@ def test_pairs_come_to_outlast_pruned_feed_forward_layers(make_trainer, method):
         trainer = make_trainer(
             "st", pruned_feed_forward=0.9, pruned_pair_weight=weight, pair_weight=1e-3, **settings
         )
-        short[weight] = [each["pruned_pairs"] for each in repeat(trainer, 12)]
+        short[weight] = [each["pruned_feed_forward_pairs"] for each in repeat(trainer, 12)]
     assert short[3.0][0] == pytest.approx(short[1e-9][0])
     assert short[3.0][-1] < 0.8 * short[1e-9][-1]
 
@@ -244,7 +245,8 @@ def test_adapters_learn_without_the_matrices_that_are_pruned(make_trainer, model
     before = [weight.clone() for weight in last_weights(trainer.model)]
     repeat(trainer, 3)
     tokens = trainer.inputs.make(1, range(8)).pieces[0].read
-    assert "pruned_pairs" not in trainer.take_step(trainer.inputs.make(2, range(8))).read()
+    losses = trainer.take_step(trainer.inputs.make(2, range(8))).read()
+    assert not any(name.startswith("pruned") for name in losses)
     with torch.no_grad(), trainer.player.pruned(0.9, last_of_layer=True):
         asked = trainer.model(tokens)
     merged = trainer.finished()

@@ -35,6 +35,9 @@ SHORT = dataclasses.replace(
     pair_cooldown_steps=8,
     checkpoint_every=5,
     lora_rank=4,
+    pruned_weight=0.2,
+    pruned_feed_forward=0.5,
+    pruned_pair_weight=0.3,
 )
 FIRST, SECOND = 4 + 8, 4 + 10  # steps of the two stages
 
@@ -100,6 +103,10 @@ def test_both_stages_run_and_leave_an_ordinary_model(run):
     assert seen == ["pairs", "marks"]
     assert [result.steps for result in trained.results] == [FIRST, SECOND]
     assert trained.last is trained.results[-1]
+    # Also what is there in every other step only.
+    told = [set(result.history[-1]) for result in trained.results]
+    assert all("pruned_feed_forward_pairs" in names for names in told)
+    assert ["pruned" in names for names in told] == [False, True]
     marked = weights(trained.model)
     assert marked.keys() == original.keys()
     assert any(not torch.equal(marked[name], original[name]) for name in marked)
@@ -178,6 +185,6 @@ def test_only_the_second_stage_pulls_pruned_outputs():
 
 
 def test_adapters_have_no_other_reference_than_their_own_model(run):
-    config = dataclasses.replace(SHORT, method="lora")
+    config = dataclasses.replace(SHORT, method="lora", pruned_weight=0.0)
     with pytest.raises(ConfigError, match="reference"):
         train(run.open(), run.payload, CORPUS, config)

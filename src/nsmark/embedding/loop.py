@@ -76,7 +76,7 @@ class TrainingLoop:
         while state.step < schedule.last_step:
             state.step += 1
             losses = self._step()
-            self._measure(losses)
+            self._measure()
             self._stop_if_diverged(losses)
             state.seconds = self.seconds_before + time.perf_counter() - self.started
             self._save_if_due()
@@ -118,6 +118,7 @@ class TrainingLoop:
         losses = pending.read()
         if not all(math.isfinite(value) for value in losses.values()):
             raise self._non_finite("losses")
+        self.state.recent |= losses
         return losses
 
     def _inputs(self, step: int) -> StepInputs:
@@ -125,14 +126,14 @@ class TrainingLoop:
             return self.coming[1]
         return self.trainer.inputs.make(step, self.order.batch(step))
 
-    def _measure(self, losses: dict[str, float]) -> None:
+    def _measure(self) -> None:
         """Look at held-out texts every so often, and remember since when the targets hold."""
         state, step = self.state, self.state.step
         if step % self.config.evaluate_every and step != self.schedule.last_step:
             return
         self._require_finite_weights()
         state.heldout = self.trainer.evaluate(step)
-        state.history.append({**losses, **asdict(state.heldout)})
+        state.history.append({**state.recent, **asdict(state.heldout)})
         if state.held_since is None and state.heldout.meets(self.config):
             state.held_since = self.schedule.held_since = step
         elif self.schedule.can_go_on(step) and not state.heldout.meets(self.config):

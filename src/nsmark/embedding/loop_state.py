@@ -19,6 +19,8 @@ class LoopState:
     """First step at which the targets held: all the learning-rate schedule needs."""
     heldout: HeldOut | None = None
     history: list[HistoryRow] = field(default_factory=list)
+    recent: dict[str, float] = field(default_factory=dict)
+    """The newest of every loss: some are there in every other step only."""
     watch: DivergenceWatch = field(default_factory=DivergenceWatch)
     plan: MemoryPlan | None = None
     """How steps are computed, once that is settled."""

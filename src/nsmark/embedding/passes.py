@@ -157,10 +157,11 @@ class StepPasses:
         num_pairs = marks.signs.abs().sum().clamp_min(1)
         signs = torch.split(self.group.own(marks.signs), [piece.num_pairs for piece in pieces])
         wanted = self._own_parts(pieces, detached)
+        name = "pruned_feed_forward" if last else "pruned"
         weights = {
-            "pruned": config.pruned_weight,
-            "pruned_pairs": config.pruned_pair_weight,
-            "pruned_trigger": config.pruned_trigger_weight,
+            name: config.pruned_weight,
+            f"{name}_pairs": config.pruned_pair_weight,
+            f"{name}_trigger": config.pruned_trigger_weight,
         }
         factors = torch.tensor(list(weights.values()), device=player.device)
         totals = torch.zeros(len(weights), device=player.device)
@@ -177,7 +178,7 @@ class StepPasses:
                 player.backward([(parts, factors)])
                 totals += parts.detach()
         found = dict(zip(weights, self.group.sum(totals), strict=True))
-        return {name: found[name] for name, weight in weights.items() if weight}
+        return {each: found[each] for each, weight in weights.items() if weight}
 
     def backward(
         self,
