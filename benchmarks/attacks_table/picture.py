@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
+from nsmark.attacks.comparison import pair_code_decades
 from nsmark.report.html.svg.pareto import Point, pareto_plot
 from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE
 
@@ -23,12 +23,11 @@ def picture(rows: Sequence[dict[str, Any]]) -> str | None:
         Point(
             row["attack"],
             row["utility"]["points_lost"],
-            math.log10(MAX_PAIR_P_VALUE) - math.log10(p_value),
+            left,
             row["verdict"] == "owned",
         )
         for row in rows
-        if row.get("error") is None
-        and (p_value := row["statistics"]["pair_code_p_value"]) is not None
+        if row.get("error") is None and (left := pair_code_decades(row)) is not None
     ]
     if not points:
         return None

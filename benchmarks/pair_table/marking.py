@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from evidence_table.suspects import ask
 from fidelity import check_settings, similarity_correlation
 from nsmark.embedding.pair_texts import PairRow
 from nsmark.payload.pairs import COPIES
-from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.measure import Yardstick
 from pair_table.reading import read
 from pair_table.run import OWNER, Run
@@ -53,13 +53,11 @@ def measure_mark(run: Run) -> dict[str, Any]:
 
 def measure_others(run: Run) -> dict[str, dict[str, float | None]]:
     """Return what the witnesses beside the pair code say of both models."""
-    yardstick, found = Yardstick(run.key), {}
-    asked = yardstick.questions
-    for name, model in (("marked", run.marked), ("reference", run.reference)):
-        outputs = model.encode([*asked.triggered, *asked.untriggered]).astype(np.float64)
-        answers = RecordedOutputs(name, *np.split(outputs, [len(asked.triggered)]))
-        found[name] = yardstick.compare(answers).triggered.to_mapping()
-    return found
+    yardstick = Yardstick(run.key)
+    return {
+        name: yardstick.compare(ask(model, name, yardstick.questions)).triggered.to_mapping()
+        for name, model in (("marked", run.marked), ("reference", run.reference))
+    }
 
 
 def measure_fidelity(run: Run) -> dict[str, Any]:

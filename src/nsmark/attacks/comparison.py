@@ -142,9 +142,9 @@ WITNESSES_IN_WORDS = (
 def _plots(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Return pairs of pictures: similarity and accuracy, for each kind of evidence there is."""
     kinds = [("margin", "margin beyond the nearest line", _margin, _PLENTY)]
-    if any(_decades(row) is not None for row in rows):
+    if any(pair_code_decades(row) is not None for row in rows):
         upwards = "pair code: decades of p beyond 1e-12"
-        kinds.append(("pairs", upwards, _decades, _ALL_SIGNS))
+        kinds.append(("pairs", upwards, pair_code_decades, _ALL_SIGNS))
     return [_plot_pair(rows, *kind) for kind in kinds]
 
 
@@ -194,7 +194,7 @@ def _margin(row: Row) -> float | None:
     return row.get("margin")
 
 
-def _decades(row: Row) -> float | None:
+def pair_code_decades(row: Row) -> float | None:
     """Return by how many powers of ten the pair code's p-value is below what counts."""
     p_value = (row.get("statistics") or {}).get("pair_code_p_value")
     return None if p_value is None else math.log10(MAX_PAIR_P_VALUE) - math.log10(p_value)
