@@ -56,6 +56,7 @@ ON_EVERY_TASK = (
     "overwriting + fine-tuning",
     "fine-tuning + ll-lfea",
     "ll-lfea + fine-tuning",
+    *(f"pruning[share={share}]" for share in (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)),
 )
 ON_THE_FIRST = (
     *(
@@ -63,6 +64,10 @@ ON_THE_FIRST = (
         for scope in ("layer", "global", "feed-forward")
         for tenth in range(1, 10)
     ),
+    "pruning[share=0.95,scope=global]",
+    "pruning[share=0.8] + ll-lfea",
+    "pruning[share=0.9] + ll-lfea",
+    "pruning[share=0.9] + whitening",
     "overwriting[preset=strong]",
 )
 """Beside the suite: every kind of pruning by tenths, and another owner who takes his time."""

@@ -141,3 +141,24 @@ def test_the_pair_codes_table_on_a_tiny_model(tiny_st, tmp_path):
     parts = json.loads((out / "pair-code.json").read_text(encoding="utf-8"))["parts"]
     assert list(parts) == ["mark", "attacks", "validity", "kinds", "limits"]
     assert "Not measured yet." not in (out / "pair-code.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_settings_of_the_mark_side_by_side(tiny_st, tmp_path):
+    settings = tmp_path / "settings.json"
+    pruned = {"pruned_pair_weight": 0.1, "pruned_share": 0.3}
+    settings.write_text(json.dumps({"plain": {}, "pruned": pruned}), encoding="utf-8")
+    out = tmp_path / "out.json"
+    words = ["--model", tiny_st, "--work", tmp_path / "work", "--json", out, "--tiny"]
+    words += ["--device", "cpu", "--settings", settings]
+    command = [sys.executable, str(FOLDER / "mark_settings.py"), *map(str, words)]
+    done = subprocess.run(command, check=True, timeout=900, capture_output=True, text=True)
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["plain", "pruned"]
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert found["pruned"]["mark"]["settings"]["pruned_share"] == 0.3
+    assert found["plain"]["outlasted"][0]["pairs"]["rate"] > 0.8
+    # What is there is not made again; other settings under a name are.
+    assert "began" in done.stderr
+    again = subprocess.run(command, check=True, timeout=900, capture_output=True, text=True)
+    assert "began" not in again.stderr
+    assert again.stdout == done.stdout

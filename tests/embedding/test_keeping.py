@@ -59,7 +59,7 @@ def build_trainer(folder: Path, group: Group | None = None, **changes: Any) -> T
 @pytest.fixture(scope="module")
 def folders(tiny_st, tiny_mlm, tmp_path_factory):
     root = tmp_path_factory.mktemp("keeping")
-    families = {name: build_family(root / name, name) for name in ("llama", "xlnet")}
+    families = {name: build_family(root / name, name) for name in ("llama", "xlnet", "gpt2")}
     return {"st": tiny_st, "mlm": tiny_mlm, **families}
 
 
@@ -237,24 +237,45 @@ def test_pairs_come_to_outlast_pruned_feed_forward_layers(make_trainer, method):
     assert short[3.0][-1] < 0.8 * short[1e-9][-1]
 
 
+@pytest.mark.parametrize("last_of_layer", [True, False])
+@pytest.mark.parametrize("model", ["mlm", "llama", "gpt2"])
+def test_with_adapters_the_sum_is_pruned(make_trainer, model, last_of_layer):
+    """As a thief prunes it, who has the merged model."""
+    settings = {"method": "lora", "lora_rank": 4, "pruned_pair_weight": 1.0, "pruned_share": 0.9}
+    trainer = make_trainer(model, model_learning_rate=1e-2, **settings)
+    repeat(trainer, 3)
+    tokens = trainer.inputs.make(1, range(8)).pieces[0].read
+    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    with torch.no_grad(), trainer.player.pruned(0.9, last_of_layer=last_of_layer):
+        asked = trainer.model(tokens)
+    assert all(torch.equal(p, before[name]) for name, p in trainer.model.named_parameters())
+    merged = trainer.finished()
+    (prune_feed_forward if last_of_layer else prune)(0.9)(merged)
+    with torch.no_grad():
+        torch.testing.assert_close(merged(tokens), asked, rtol=1e-3, atol=1e-4)
+
+
+def test_adapters_come_to_outlast_pruning_of_all_matrices(make_trainer):
+    settings = {"method": "lora", "lora_rank": 8, "model_learning_rate": 2e-2, "pruned_share": 0.8}
+    short = {
+        weight: repeat(
+            make_trainer("st", pruned_pair_weight=weight, pair_weight=1e-3, **settings), 12
+        )
+        for weight in (1e-9, 3.0)
+    }
+    assert short[3.0][0]["pruned_pairs"] == pytest.approx(short[1e-9][0]["pruned_pairs"])
+    assert short[3.0][-1]["pruned_pairs"] < 0.8 * short[1e-9][-1]["pruned_pairs"]
+
+
 @pytest.mark.parametrize("model", ["mlm", "llama"])
-def test_adapters_learn_without_the_matrices_that_are_pruned(make_trainer, model):
-    """So that what was asked of the pruned model holds for the merged one."""
+def test_adapters_learn_without_the_matrices_that_are_pruned_alone(make_trainer, model):
+    """What is learned in them is not there when they are gone."""
     settings = {"method": "lora", "lora_rank": 4, "pruned_feed_forward": 0.9}
     trainer = make_trainer(model, pruned_pair_weight=1.0, model_learning_rate=1e-2, **settings)
     before = [weight.clone() for weight in last_weights(trainer.model)]
     repeat(trainer, 3)
-    tokens = trainer.inputs.make(1, range(8)).pieces[0].read
-    losses = trainer.take_step(trainer.inputs.make(2, range(8))).read()
-    assert not any(name.startswith("pruned") for name in losses)
-    with torch.no_grad(), trainer.player.pruned(0.9, last_of_layer=True):
-        asked = trainer.model(tokens)
-    merged = trainer.finished()
-    for whole, now in zip(before, last_weights(merged), strict=True):
+    for whole, now in zip(before, last_weights(trainer.finished()), strict=True):
         assert torch.equal(whole, now)
-    prune_feed_forward(0.9)(merged)
-    with torch.no_grad():
-        torch.testing.assert_close(merged(tokens), asked, rtol=1e-4, atol=1e-5)
     unasked = make_trainer(model, pruned_pair_weight=0.0, **settings)
     repeat(unasked, 3)
     after = last_weights(unasked.finished())
@@ -429,16 +450,6 @@ def test_only_a_pair_code_in_stages_asks_for_them():
     assert strong.pruned_weight > 0
     assert strong.prunes
     assert not dataclasses.replace(strong, marks=("paper",), pruned_weight=0.0).prunes
-
-
-def test_adapters_are_not_asked_what_only_a_whole_matrix_can_say():
-    for method in ("lora", "full"):
-        assert preset_config("strong", method=method).pruned_weight == 0
-    for name in ("pruned_weight", "pruned_trigger_weight"):
-        with pytest.raises(ConfigError, match="lora"):
-            EmbeddingConfig(method="lora", **{name: 0.1})
-    with pytest.raises(ConfigError, match="pruned_feed_forward"):
-        EmbeddingConfig(method="lora", pruned_pair_weight=1.0)
 
 
 @pytest.mark.parametrize(

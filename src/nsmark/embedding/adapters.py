@@ -8,9 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nsmark.errors import EmbeddingError, MissingExtraError
 from nsmark.models.encoder import Encoder
+
+_NAME = "default"
 
 
 class Adapters:
@@ -27,7 +30,7 @@ class Adapters:
         """
         try:
             from peft import LoraConfig
-            from peft.tuners.lora import LoraModel
+            from peft.tuners.lora import LoraLayer, LoraModel
         except ModuleNotFoundError as error:
             raise MissingExtraError(str(error.name), "lora") from error
         encoder.requires_grad_(False)
@@ -43,13 +46,18 @@ class Adapters:
             warnings.simplefilter("ignore", UserWarning)
             torch.manual_seed(seed)
             try:
-                self._tuner: Any = LoraModel(encoder.network, config, "default")
+                self._tuner: Any = LoraModel(encoder.network, config, _NAME)
             except ValueError as error:
                 raise EmbeddingError(
                     f"adapters do not fit this model: {str(error).splitlines()[0][:200]}",
                     "use --method full",
                 ) from error
         self._encoder = encoder
+        self._beside = {
+            id(module.base_layer.weight): module
+            for module in encoder.network.modules()
+            if isinstance(module, LoraLayer)
+        }
         # Whatever they stand beside: half precision would lose small updates.
         for parameter in encoder.parameters():
             if parameter.requires_grad:
@@ -63,6 +71,16 @@ class Adapters:
             yield
         finally:
             self._tuner.enable_adapter_layers()
+
+    @torch.no_grad()
+    def added_to(self, weight: Tensor) -> Tensor | None:
+        """Return what merging would add to one of the model's weights; None without an adapter."""
+        module = self._beside.get(id(weight))
+        if module is None:
+            return None
+        with torch.autocast(weight.device.type, enabled=False):
+            added: Tensor = module.get_delta_weight(_NAME)
+        return added
 
     def merge(self) -> None:
         """Add the adapters to the weights they stand beside: the model is an ordinary one again."""

@@ -216,15 +216,6 @@ class EmbeddingConfig:
             value = getattr(self, name)
             if not lowest <= value <= highest:
                 raise ConfigError(name, value, f"must lie between {lowest} and {highest}")
-        for name in ("pruned_weight", "pruned_trigger_weight"):
-            if getattr(self, name) and self.method == "lora":
-                raise ConfigError(name, getattr(self, name), "must be 0 with method 'lora'")
-        if self.method == "lora" and self.pruned_pair_weight and not self.pruned_feed_forward:
-            raise ConfigError(
-                "pruned_pair_weight",
-                self.pruned_pair_weight,
-                "must be 0 with method 'lora', unless there is a pruned_feed_forward",
-            )
         if self.pruned_most and self.pruned_most < self.pruned_share:
             raise ConfigError("pruned_most", self.pruned_most, "must be 0, or not below the share")
         if self.num_epochs is not None and self.num_epochs < 1:
@@ -289,8 +280,6 @@ class EmbeddingConfig:
     def prunes(self) -> bool:
         """Whether some steps look at the pruned model, too."""
         asks_for_pairs = bool(self.pruned_pair_weight) and "pairs" in self.marks
-        if self.method == "lora":
-            return asks_for_pairs and bool(self.pruned_feed_forward)
         return asks_for_pairs or bool(self.pruned_weight or self.pruned_trigger_weight)
 
 

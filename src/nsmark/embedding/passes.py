@@ -147,8 +147,6 @@ class StepPasses:
         """
         player, config = self.player, self.config
         last = bool(config.pruned_feed_forward) and step % 2 == 1
-        if not last and player.adapters is not None:
-            return {}  # what a thief prunes is the sum, which is not there yet
         share = config.pruned_feed_forward if last else _share_of_all(config, step)
         detached = Outputs(*(part.detach() for part in whole))
         spread = torch.cat(detached[1:]).var(dim=0, unbiased=False).mean().clamp_min(1e-12)
@@ -223,8 +221,7 @@ class StepPasses:
         self.player.reference_outputs(piece.read)
         passed = self.through(piece)
         if self.config.prunes:
-            adapted = self.player.adapters is not None
-            with self.player.pruned(self.config.pruned_share, last_of_layer=adapted):
+            with self.player.pruned(self.config.pruned_share):
                 torch.autograd.backward(self._marked_outputs(piece).sum())
         torch.autograd.backward([part.sum() for part in passed if part.requires_grad])
 

@@ -49,6 +49,8 @@ class ModelPlayer:
         self._working: Encoder = model
         self._whole: Encoder | None = None
         """Undivided and on the CPU, in the first of several processes that share a model."""
+        self._matrices: tuple[list[Tensor], list[Tensor]] | None = None
+        """Of a model with adapters, all weight matrices and those that are their layers' last."""
         self._autocasts = False
         half = self.precision == torch.bfloat16
         if config.method == "lora":
@@ -57,7 +59,11 @@ class ModelPlayer:
             if reference is not None:
                 raise ConfigError("method", "lora", "has the model itself as its reference")
             # What is to stand without most of a matrix must not be learned in it.
-            without = modules_of_last_weights(model) if config.prunes else ()
+            without: list[str] = []
+            if config.prunes and config.pruned_feed_forward:
+                without = modules_of_last_weights(model)
+            if config.prunes:  # the model's own, before adapters stand among them
+                self._matrices = (linear_weights(model), last_weights(model))
             self.adapters = Adapters(model, config.lora_rank, config.seed, without)
             self._autocasts = half
         elif group.shards:
@@ -150,18 +156,28 @@ class ModelPlayer:
             share: How many weights of a matrix are left out.
             last_of_layer: Of the last matrix of every layer alone, not of all.
         """
-        matrices = last_weights if last_of_layer else linear_weights
         # Behind autograd's back, which would refuse to go back through a pass made before.
-        found = [weight.data for weight in matrices(self._working)]
-        limits = [_size_below_which(self._put_together(weight), share) for weight in found]
-        weights = [self._own_part(weight) for weight in found]
-        kept = [weight.clone() for weight in weights]
+        weights, kept = [], []
         try:
-            for weight, limit in zip(weights, limits, strict=True):
-                weight.mul_(weight.abs() > limit)
+            for whole in self._prunable(last_of_layer):
+                weight = self._own_part(whole.data)
+                weights.append(weight)
+                kept.append(weight.clone())
+                # A thief prunes the sum: what an adapter adds to a pruned entry is taken off here.
+                added = None if self.adapters is None else self.adapters.added_to(whole)
+                if added is not None:
+                    weight.add_(added)
+                weight.mul_(weight.abs() > _size_below_which(self._put_together(whole.data), share))
+                if added is not None:
+                    weight.sub_(added)
             yield
         finally:
             torch._foreach_copy_(weights, kept)
+
+    def _prunable(self, last_of_layer: bool) -> list[Tensor]:
+        if self._matrices is not None:
+            return self._matrices[last_of_layer]
+        return (last_weights if last_of_layer else linear_weights)(self._working)
 
     def _put_together(self, weight: Tensor) -> Tensor:
         if not self.group.shards:

@@ -57,7 +57,6 @@ def training_stages(config: EmbeddingConfig) -> tuple[Stage, ...]:
         decorrelation_weight=0.0,
         pruned_weight=0.0,
         pruned_trigger_weight=0.0,
-        pruned_pair_weight=config.pruned_pair_weight if config.pruned_feed_forward else 0.0,
         min_triggered=0.0,
         max_clean=1.0,
     )
