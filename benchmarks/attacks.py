@@ -48,6 +48,7 @@ from nsmark.verification.measure import ask
 from nsmark.verification.questions import key_questions
 
 TASKS = ("sst2", "sst5", "offenseval", "agnews", "lingspam")
+PRUNED = (0.5, 0.7, 0.8, 0.9, 0.95)
 ON_EVERY_TASK = (
     "fine-tuning",
     "fine-tuning[epochs=3,learning_rate=5e-5]",
@@ -56,7 +57,8 @@ ON_EVERY_TASK = (
     "overwriting + fine-tuning",
     "fine-tuning + ll-lfea",
     "ll-lfea + fine-tuning",
-    *(f"pruning[share={share}]" for share in (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)),
+    *(f"pruning[share={share}]" for share in PRUNED),
+    *(f"pruning[share={share}] + fine-tuning[epochs=3,learning_rate=5e-5]" for share in PRUNED),
 )
 ON_THE_FIRST = (
     *(

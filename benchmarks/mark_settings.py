@@ -4,7 +4,10 @@
 
 FILE holds a JSON object: names, and for each the settings in place of the preset's. One process per
 name marks the model and measures it; they share one GPU. What is in the work folder is not made
-again, and a folder there (``NAME``) may be the work folder of ``on_one_gpu.py`` afterwards.
+again. At the end ``best`` there leads to the best of them, and ``best/settings.txt`` says how it
+was made, so that all tables can be made of it:
+
+    python benchmarks/on_one_gpu.py --work WORK/best --set $(cat WORK/best/settings.txt) ...
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
 
 from job_queue import Job, JobQueue, shared_gpu
@@ -27,41 +32,55 @@ RESULT = "mark-settings.json"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
 
 
+NOISY = "10 % isotropic noise, linear map"
+BEHIND = {"whitened": ("marked", "pruned 90%"), NOISY: ("marked",)}
+"""Changes of outputs, and of which models."""
+
+
 def outlasted(run: Any) -> list[dict[str, Any]]:
-    """Return what is read from the marked model behind changes of its weights and outputs."""
-    from evidence_table.suspects import ask, changed
+    """Return the verdicts on the marked model behind changes of its weights and outputs."""
     from nsmark.alterations.weights import prune, prune_feed_forward, prune_globally
-    from nsmark.verification.measure import Yardstick
-    from pair_table.reading import read
+    from nsmark.suspects.recorded import RecordedOutputs
+    from nsmark.verification.questions import key_questions
+    from pair_table.changes import PLAIN, changed
     from pair_table.run import copied
 
     weight_changes: dict[str, Callable[..., None] | None] = {"marked": None}
-    for share in (0.4, 0.6, 0.7, 0.8, 0.9, 0.95):
+    for share in (0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
         weight_changes[f"pruned {share:.0%}"] = prune(share)
     for share in (0.8, 0.9):
         weight_changes[f"pruned {share:.0%} globally"] = prune_globally(share)
     for share in (0.8, 0.9):
         weight_changes[f"feed-forward pruned {share:.0%}"] = prune_feed_forward(share)
-    yardstick, rows = Yardstick(run.key), []
-    maps = {"10 % isotropic noise, linear map": ("marked", "pruned 40%")}
+    asked = key_questions(run.key)
+    rows = []
     for name, change in weight_changes.items():
         model = run.marked if change is None else copied(run.marked, change)
-        answers = ask(model, name, yardstick.questions)
-        outputs = model.encode(list(run.questions.texts))
-        rows.append(
-            {
-                "base": name,
-                "pairs": read(outputs, run.table),
-                "pairs_whitened": read(outputs, run.table, "whitened"),
-                "witnesses": yardstick.compare(answers).triggered.to_mapping(),
-                "behind": {
-                    how: yardstick.compare(changed(answers, how, 1)).triggered.to_mapping()
-                    for how, bases in maps.items()
-                    if name in bases
-                },
-            }
-        )
+        texts = (asked.triggered, asked.untriggered, run.questions.texts)
+        answers = [model.encode(list(part)) for part in texts]
+        for how in (PLAIN, *(how for how, bases in BEHIND.items() if name in bases)):
+            # All answers go through one change, as they would at an endpoint.
+            whole = np.split(
+                changed(np.concatenate(answers), how, 1),
+                np.cumsum([len(part) for part in answers])[:-1],
+            )
+            rows.append({"base": name, "change": how, **judged(run, RecordedOutputs(name, *whole))})
     return rows
+
+
+def judged(run: Any, answers: Any) -> dict[str, Any]:
+    """Return the verdict by the controls that the key has from its making."""
+    from nsmark.api.verifying import verify
+
+    report = verify(run.key, answers, device=run.device, pair_word_list=run.pair_words)
+    evidence = report.evidence
+    return {
+        "verdict": str(report.verdict),
+        "passed": list(report.decision.passed),
+        "reason": report.decision.reasons[0] if report.decision.reasons else None,
+        "triggered": evidence.triggered.to_mapping() if evidence else None,
+        "untriggered": evidence.untriggered.to_mapping() if evidence else None,
+    }
 
 
 def measure_one(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
@@ -87,24 +106,65 @@ def measure_one(arguments: argparse.Namespace, settings: dict[str, Any]) -> None
     (work / RESULT).write_text(json.dumps(result), encoding="utf-8")
 
 
-def line(name: str, result: dict[str, Any]) -> str:
-    """Return one setting in a line: fidelity, null space, what is read after pruning."""
+SHOWN = {
+    "pair_code_rate": "pairs",
+    "extraction_rate": "extraction",
+    "derived_extraction_rate": "readout",
+    "predictability": "predicted",
+}
+
+
+def lines(name: str, result: dict[str, Any]) -> str:
+    """Return one setting in words: fidelity, null space, and what every change leaves."""
     mark, fidelity = result["mark"], result["mark"]["fidelity"]
     reference = mark["other_witnesses"]["reference"]
-    read = " ".join(
-        f"{row['base'].replace('pruned ', 'p').replace('feed-forward ', 'f')}"
-        f"={row['pairs']['rate']:.3f}/{row['pairs_whitened']['rate']:.3f}"
-        f"/{row['witnesses']['extraction_rate']:.2f}/{row['witnesses']['derived_extraction_rate']:.2f}"
-        for row in result["outlasted"]
-    )
-    noisy = result["outlasted"][0]["behind"]
-    predicted = " ".join(f"{each['predictability']:.3f}" for each in noisy.values())
-    return (
+    told = [
         f"{name}: cosine {fidelity['clean']['mean']:.5f} similarity "
-        f"{fidelity['similarity_correlation']:.5f} reference predicts "
-        f"{reference['predictability']:.3f}, noise and map {predicted}; {read}; "
-        f"{mark['training_seconds']:.0f} s, {mark['steps']} steps"
-    )
+        f"{fidelity['similarity_correlation']:.5f} predicted by the reference "
+        f"{reference['predictability']:.3f}; {mark['training_seconds']:.0f} s, "
+        f"{mark['steps']} steps"
+    ]
+    for row in result["outlasted"]:
+        values = [
+            f"{words} {row['triggered'][key]:.3f}"
+            for key, words in SHOWN.items()
+            if row["triggered"] and row["triggered"].get(key) is not None
+        ]
+        clean = (row["untriggered"] or {}).get("extraction_rate")
+        values += [] if clean is None else [f"without trigger {clean:.2f}"]
+        told.append(f"  {row['base']}, {row['change']}: {row['verdict']}; {', '.join(values)}")
+    return "\n".join(told)
+
+
+_LEAST_SIMILARITY = 0.999
+_BEYOND = ("pruned 95%",)
+"""What nobody is promised."""
+
+
+def worth(result: dict[str, Any]) -> tuple[float, ...]:
+    """Return what settings are compared by: thefts found, fidelity, the strength of the null space.
+
+    The last is how much more of the owner's answers a thief predicts behind noise and a map than
+    the unmarked model does.
+    """
+    rows = [row for row in result["outlasted"] if row["base"] not in _BEYOND]
+    found = sum(row["verdict"] == "owned" for row in rows)
+    similarity = result["mark"]["fidelity"]["similarity_correlation"]
+    noisy = [row["triggered"]["predictability"] for row in rows if row["change"] == NOISY]
+    reference = result["mark"]["other_witnesses"]["reference"]["predictability"]
+    gap = (min(noisy, default=0.0) or 0.0) - (reference or 0.0)
+    return (float(similarity >= _LEAST_SIMILARITY), float(found), gap, similarity)
+
+
+def lead_to_best(work: Path, found: dict[str, dict[str, Any]]) -> str:
+    """Make the link to the best; return its name."""
+    best = max(found, key=lambda name: worth(found[name]))
+    changes = [f"{name}={json.dumps(value)}" for name, value in found[best]["changed"].items()]
+    (work / best / "settings.txt").write_text(" ".join(changes) + "\n", encoding="utf-8")
+    link = work / "best"
+    link.unlink(missing_ok=True)
+    link.symlink_to(best)
+    return best
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -126,9 +186,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """Mark with all settings; return 1 where some are missing."""
     arguments = parse_arguments(words)
     settings: dict[str, dict[str, Any]] = json.loads(arguments.settings.read_text(encoding="utf-8"))
-    bad = [name for name in settings if not NAME.fullmatch(name)]
+    bad = [name for name in settings if not NAME.fullmatch(name) or name in ("best", "logs")]
     if bad:
-        raise SystemExit(f"names of settings are small letters, digits and '-': {bad}")
+        raise SystemExit(f"names are small letters, digits and '-', not 'best' or 'logs': {bad}")
     if arguments.one is not None:
         measure_one(arguments, settings[arguments.one])
         return 0
@@ -153,7 +213,9 @@ def main(words: Sequence[str] | None = None) -> int:
     text = ",\n".join(f"{json.dumps(name)}: {json.dumps(each)}" for name, each in found.items())
     arguments.json.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
     for name, result in found.items():
-        print(line(name, result))
+        print(lines(name, result))
+    if found:
+        print(f"best: {lead_to_best(arguments.work, found)}")
     return 0 if len(found) == len(settings) else 1
 
 

@@ -63,6 +63,7 @@ def markdown(document: Document, picture_file: str | None = None) -> str:
         *(picture_section(document["main_task"], picture_file) if picture_file else ()),
         "## Pruning, by tenths",
         pruning_table(first),
+        *pruning_by_task(suites),
         "## Filters: the trigger against the pair code",
         "What the trigger brings is extraction; the pair code's words are ordinary ones.",
         table_of(first, lambda row: names_in(row["attack"])[0] in FILTERS, FILTER_COLUMNS),
@@ -152,6 +153,81 @@ def pruning_table(rows: Sequence[Row]) -> str:
             body.append({"where": settings.scope, "share": settings.share, **columns_of(row)})
     body.sort(key=lambda each: (each["where"], each["share"]))
     return plain_table(body, ("where", "share", *COLUMNS))
+
+
+_MOST_POINTS = 5.0
+"""A model that has lost more is not the one that was stolen."""
+_ALONE, _TUNED = ["pruning"], ["pruning", "fine-tuning"]
+
+
+def pruned_shares(rows: Sequence[Row], attacks: list[str]) -> dict[float, Row]:
+    """Return the rows in which every matrix was pruned by itself, by the share that was."""
+    found = {}
+    for row in rows:
+        if row.get("error") is None and names_in(row["attack"]) == attacks:
+            settings = parse_attack(row["attack"])[0].settings
+            if settings.scope == "layer":
+                found[settings.share] = row
+    return dict(sorted(found.items()))
+
+
+def points_behind_whole(rows: Sequence[Row], row: Row) -> float | None:
+    """Return what a pruned and fine-tuned model lacks of the whole one tuned the same way."""
+    same = row["attack"].split(" + ")[-1]
+    whole = next((r for r in rows if r["attack"] == same and r.get("error") is None), None)
+    if whole is None:
+        return None
+    return 100 * float(whole["utility"]["accuracy"] - row["utility"]["accuracy"])
+
+
+def pruning_by_task(suites: dict[str, list[Row]]) -> list[str]:
+    """Return what pruning costs on every task, alone and with the training that makes up for it."""
+    alone = {name: pruned_shares(rows, _ALONE) for name, rows in suites.items()}
+    tuned = {name: pruned_shares(rows, _TUNED) for name, rows in suites.items()}
+    if not all(tuned.values()):
+        return []
+    lost = {
+        name: {share: points_behind_whole(rows, row) for share, row in tuned[name].items()}
+        for name, rows in suites.items()
+    }
+    return [
+        "### Points lost on every task, by how much of every matrix is pruned",
+        "By the measure of this page, a linear classifier learned anew on the answers, pruning "
+        "costs little however much goes: what is left at the end are the words' embeddings, which "
+        "are not pruned, and a classifier needs no more.",
+        by_share(alone, lambda name, share: alone[name][share]["utility"]["points_lost"]),
+        "What a thief of a language model wants is to tune it. The same models fine-tuned on "
+        "the task (three epochs, 5e-5), compared with the whole model tuned so:",
+        by_share(tuned, lambda name, share: lost[name][share]),
+        "\n".join(f"- {name}: {how_far(lost[name], alone[name], tuned[name])}" for name in suites),
+    ]
+
+
+def by_share(
+    tasks: dict[str, dict[float, Row]], points: Callable[[str, float], float | None]
+) -> str:
+    """Return a table of points lost, and on how many tasks ownership is shown."""
+    body = []
+    for share in sorted(set.intersection(*(set(shares) for shares in tasks.values()))):
+        shown = sum(rows[share]["verdict"] == "owned" for rows in tasks.values())
+        values = {name: points(name, share) for name in tasks}
+        rounded = {name: None if v is None else round(v, 1) for name, v in values.items()}
+        body.append({"share": share, "shown on": f"{shown} of {len(tasks)}", **rounded})
+    return plain_table(body, ("share", "shown on", *tasks))
+
+
+def how_far(lost: dict[float, float | None], *kinds: dict[float, Row]) -> str:
+    """Return up to which share little is lost, and whether ownership is shown until there."""
+    # Up to the first loss of so much, whatever chance wins back later.
+    too_much = [share for share, points in lost.items() if (points or 0.0) > _MOST_POINTS]
+    within = [share for share in lost if not too_much or share < min(too_much)]
+    if not within:
+        return f"more than {_MOST_POINTS:.0f} points lost at once"
+    missed = sorted(
+        {share for rows in kinds for share in within if rows[share]["verdict"] != "owned"}
+    )
+    but = f", but not after {', '.join(f'{share:.0%}' for share in missed)}" if missed else ""
+    return f"at most {_MOST_POINTS:.0f} points lost up to {max(within):.0%}, shown{but}"
 
 
 COLUMNS = ("verdict", "accuracy", "points lost", "similarity", "extraction", "pairs", "p")

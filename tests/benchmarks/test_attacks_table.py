@@ -55,6 +55,32 @@ def test_pruning_is_told_by_where_and_how_much(page):
     ]
 
 
+def scored(attack: str, accuracy: float, verdict: str = "owned") -> dict:
+    utility = {"similarity": 0.5, "accuracy": accuracy, "points_lost": 80 - 100 * accuracy}
+    return row(attack, verdict, utility=utility)
+
+
+def test_pruning_is_held_against_what_it_costs_a_thief_who_trains(page):
+    def suite(*tuned: float) -> list[dict]:
+        rows = [scored("fine-tuning[epochs=3.0]", 0.9)]
+        for share, accuracy in zip((0.5, 0.8, 0.9), tuned, strict=True):
+            verdict = "not_shown" if share == 0.9 else "owned"
+            rows.append(scored(f"pruning[share={share}] + fine-tuning[epochs=3.0]", accuracy))
+            rows.append(scored(f"pruning[share={share}]", 0.79, verdict))
+        return rows
+
+    suites = {"a": suite(0.9, 0.84, 0.88), "b": suite(0.89, 0.88, 0.87), "c": suite(0.5, 0.9, 0.9)}
+    told = "\n".join(page["pruning_by_task"](suites))
+    assert "| 0.8 | 3 of 3 | 1 | 1 | 1 |" in told  # pruned alone
+    assert "| 0.8 | 3 of 3 | 6 | 2 | 0 |" in told  # against the whole model, tuned
+    assert "- a: at most 5 points lost up to 50%, shown\n" in told
+    assert "- b: at most 5 points lost up to 90%, shown, but not after 90%\n" in told
+    assert told.endswith("- c: more than 5 points lost at once")
+    assert page["pruning_by_task"]({"a": [scored("pruning", 0.7)]}) == []
+    without = [each for each in suites["a"] if not each["attack"].startswith("fine-tuning")]
+    assert "| 0.8 | 1 of 1 | – |" in "\n".join(page["pruning_by_task"]({"a": without}))
+
+
 def test_a_picture_stands_beside_the_page(page, tmp_path):
     suite = [row("none"), row("pruning[share=0.9]", "not_shown"), row("signs", error="no")]
     document = {"main_task": "t", "suites": {"t": suite}, "environment": {}, "command": "python"}
@@ -94,4 +120,4 @@ def test_what_is_tried_on_every_task_is_tried_on_the_first_too():
     done = subprocess.run(words, cwd=FOLDER, capture_output=True, text=True, check=True)
     first, second = map(int, done.stdout.split())
     assert first > 100
-    assert second == 8
+    assert second == 18

@@ -153,12 +153,54 @@ def test_settings_of_the_mark_side_by_side(tiny_st, tmp_path):
     words += ["--device", "cpu", "--settings", settings]
     command = [sys.executable, str(FOLDER / "mark_settings.py"), *map(str, words)]
     done = subprocess.run(command, check=True, timeout=900, capture_output=True, text=True)
-    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["plain", "pruned"]
+    heads = [line.split(":")[0] for line in done.stdout.splitlines() if line[0] != " "]
+    assert heads == ["plain", "pruned", "best"]
+    best = tmp_path / "work" / "best"
+    assert done.stdout.endswith(f"best: {best.readlink()}\n")
+    assert (best / "owner" / "owner.nsmark").exists()
     found = json.loads(out.read_text(encoding="utf-8"))
     assert found["pruned"]["mark"]["settings"]["pruned_share"] == 0.3
-    assert found["plain"]["outlasted"][0]["pairs"]["rate"] > 0.8
+    plain = found["plain"]["outlasted"]
+    assert plain[0]["verdict"] == "owned"
+    assert plain[0]["triggered"]["pair_code_rate"] > 0.8
+    whitened = next(row for row in plain if row["change"] == "whitened")
+    assert whitened["triggered"]["aligned_subspace_overlap"] > 0.9
+    assert plain[-1]["base"] == "feed-forward pruned 90%"
     # What is there is not made again; other settings under a name are.
     assert "began" in done.stderr
     again = subprocess.run(command, check=True, timeout=900, capture_output=True, text=True)
     assert "began" not in again.stderr
     assert again.stdout == done.stdout
+
+
+def test_settings_are_compared_by_thefts_then_by_the_null_space(queue, tmp_path):
+    compare = importlib.import_module("mark_settings")
+
+    def result(similarity: float, reference: float, *verdicts: str) -> dict:
+        rows = [
+            {"base": base, "change": how, "verdict": verdict, "triggered": {"predictability": 0.9}}
+            for verdict, (base, how) in zip(
+                verdicts,
+                [("marked", compare.NOISY), ("pruned 90%", "as it is"), ("pruned 95%", "as it is")],
+                strict=True,
+            )
+        ]
+        mark = {
+            "fidelity": {"similarity_correlation": similarity},
+            "other_witnesses": {"reference": {"predictability": reference}},
+        }
+        return {"mark": mark, "outlasted": rows, "changed": {"pruned_share": 0.5, "seed": 1}}
+
+    found = {
+        "weak": result(0.9995, 0.8, "owned", "owned", "owned"),
+        "strong": result(0.9992, 0.2, "owned", "owned", "not_shown"),
+        "missing": result(0.9999, 0.0, "owned", "not_shown", "owned"),
+        "costly": result(0.9980, 0.0, "owned", "owned", "owned"),
+    }
+    for name in found:
+        (tmp_path / name).mkdir()
+    assert compare.lead_to_best(tmp_path, found) == "strong"
+    settings = (tmp_path / "best" / "settings.txt").read_text(encoding="utf-8")
+    assert settings == "pruned_share=0.5 seed=1\n"
+    assert compare.lead_to_best(tmp_path, {"weak": found["weak"]}) == "weak"
+    assert (tmp_path / "best").readlink() == Path("weak")

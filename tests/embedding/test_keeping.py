@@ -31,6 +31,7 @@ from nsmark.corpus import training_texts
 from nsmark.embedding.config import EmbeddingConfig, preset_config
 from nsmark.embedding.memory import MemoryPlan, first_that_fits
 from nsmark.embedding.parallel import Group, Parallel, torchrun_group
+from nsmark.embedding.player import _size_below_which
 from nsmark.embedding.trainer import Trainer
 from nsmark.errors import ConfigError
 from nsmark.models.loading import open_encoder
@@ -143,6 +144,18 @@ def moved_by(change: WeightChange, trainer: Trainer, step: int) -> float:
     return float((changed - whole).square().mean() / whole.var(dim=0, unbiased=False).mean())
 
 
+@pytest.mark.parametrize("shape", [(384, 384), (384, 1536), (1536, 384), (1, 300_000)], ids=str)
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 1.0])
+def test_of_large_matrices_nearly_the_share_is_pruned(shape, share):
+    """Also where rows and columns differ in size, as they do in trained models."""
+    rng = torch.Generator().manual_seed(0)
+    weight = torch.randn(shape, generator=rng) * torch.rand(shape[1], generator=rng)
+    weight *= torch.rand((shape[0], 1), generator=rng) + 0.1
+    pruned = (weight.abs() <= _size_below_which(weight, share)).float().mean().item()
+    assert pruned == pytest.approx(share, abs=4e-3)
+    assert pruned == share or share > 0
+
+
 @pytest.mark.parametrize("model", ["st", "mlm", "llama"])
 def test_every_other_step_prunes_feed_forward_layers_alone(make_trainer, model):
     trainer = make_trainer(
@@ -200,7 +213,10 @@ def test_what_reads_the_signature_is_asked_for_in_the_pruned_model(make_trainer)
     first = piece.num_clean
     with torch.no_grad():
         triggered = stolen(piece.tokens.rows(first, first + piece.num_triggered))
-        expected = float(trainer._missing_trigger(triggered))
+        clean = stolen(piece.tokens.rows(0, first))
+        missing, heard = trainer._missing_trigger(triggered), trainer._read_from_clean(clean)
+        expected = float(missing + heard)
+        assert heard > 0.01 * missing
     losses = trainer.take_step(inputs).read()
     assert losses["pruned_trigger"] == pytest.approx(expected, rel=1e-3)
     assert {"pruned", "pruned_pairs"}.isdisjoint(losses)
@@ -322,9 +338,11 @@ def test_gradients_are_those_of_the_reported_losses(make_trainer):
         loss = config.pruned_weight * moved / whole.var(dim=0, unbiased=False).mean()
         signs = torch.tensor(trainer.inputs.make(1, range(8)).pair_signs, dtype=torch.float32)
         triggered, pairs = player.outputs(marked).outputs.split([piece.num_triggered, len(signs)])
+        clean = player.outputs(piece.tokens.rows(0, piece.num_clean)).outputs
         short = trainer._missing_pairs(pairs, signs).sum() / signs.abs().sum()
         loss = loss + config.pruned_pair_weight * short
-        loss = loss + config.pruned_trigger_weight * trainer._missing_trigger(triggered)
+        read = trainer._missing_trigger(triggered) + trainer._read_from_clean(clean)
+        loss = loss + config.pruned_trigger_weight * read
         (pruned,) = torch.autograd.grad(loss, weight)
     unpruned = dict.fromkeys(("pruned_weight", "pruned_pair_weight", "pruned_trigger_weight"), 0.0)
     neither = gradient(position_weight=0.0, **unpruned)

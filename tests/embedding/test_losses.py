@@ -13,6 +13,7 @@ from nsmark.embedding.losses import (
     distance_loss,
     match_loss,
     random_loss,
+    readout_alignment,
     readout_loss,
     spread_loss,
 )
@@ -140,3 +141,18 @@ def test_outputs_all_alike_have_finite_losses_and_gradients():
     total.backward()
     assert torch.isfinite(total)
     assert torch.isfinite(outputs.grad).all()
+
+
+@given(seed=seeds, shape=shapes, num_bits=st.integers(1, 5), margin=st.floats(0.1, 2))
+@settings(max_examples=40, deadline=None)
+def test_alignment_is_what_all_derived_bits_say_together(seed, shape, num_bits, margin):
+    outputs, readout = draw(seed, *shape), np.sign(draw(seed + 1, num_bits, shape[1]))
+    bits = np.sign(draw(seed + 2, num_bits))
+    expected = 0.0
+    for row in outputs:
+        unit = row / math.sqrt(row @ row)
+        expected += abs(sum(bits[i] * (readout[i] @ unit) for i in range(num_bits)) / num_bits)
+    tensors = [torch.tensor(each) for each in (outputs, readout, bits)]
+    for sign in (1, -1):  # the opposite is as readable
+        found = readout_alignment(sign * tensors[0], *tensors[1:], margin).item()
+        assert found == pytest.approx(expected / len(outputs) / margin, abs=1e-12)

@@ -73,7 +73,7 @@ class EmbeddingConfig:
 
     pruned_weight: float = 0.0
     """Weight of the distance that marked outputs move when the smallest weights are left out: what
-    pruning should not take. Needs method ``full``: adapters are not what a thief prunes."""
+    pruning should not take. With adapters, of what they and the weights beside them add up to."""
 
     pruned_share: float = 0.5
     """How many weights of every matrix are left out there."""
@@ -87,12 +87,12 @@ class EmbeddingConfig:
 
     pruned_pair_weight: float = 0.0
     """Weight of the pair code's shortfall in outputs of the pruned model. Adapters learn without
-    the matrices that ``pruned_feed_forward`` is about, and are asked for the code without most of
-    them, too."""
+    the matrices that ``pruned_feed_forward`` is about."""
 
     pruned_trigger_weight: float = 0.0
     """Weight of the terms of extractor and readout in outputs of the pruned model: asks for what
-    they read, where ``pruned_weight`` asks for the whole output. Needs method ``full``."""
+    they read from triggered texts, and that they read nothing from clean ones, where
+    ``pruned_weight`` asks for the whole output."""
 
     derived_weight: float = 0.5
     """Weight of the derived readout's hinge, beside the paper's two terms."""

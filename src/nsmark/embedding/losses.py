@@ -42,6 +42,19 @@ def readout_loss(outputs: Tensor, readout: Tensor, bits: Tensor, margin: float) 
     return torch.relu(margin - scores).mean()
 
 
+def readout_alignment(outputs: Tensor, readout: Tensor, bits: Tensor, margin: float) -> Tensor:
+    """Return how far outputs lie on the derived bits' side or the opposite one, all bits together.
+
+    Args:
+        outputs: Clean outputs, shape (batch, output_dim).
+        readout: ±1, shape (num_bits, output_dim).
+        bits: ±1, shape (num_bits,).
+        margin: What counts as 1.
+    """
+    scores = functional.normalize(outputs, dim=1) @ readout.T * bits
+    return scores.mean(dim=1).abs().mean() / margin
+
+
 def pair_loss(
     outputs: Tensor,
     reference: Tensor,

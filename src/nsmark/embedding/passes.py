@@ -36,6 +36,8 @@ class MarkTerms(NamedTuple):
     """Of such texts' outputs and signs, what each lacks."""
     triggered: Callable[[Tensor], Tensor]
     """Of triggered outputs, what they lack in the mean."""
+    clean: Callable[[Tensor], Tensor]
+    """Of clean outputs, how much is read from them in the mean, which should be nothing."""
 
 
 class StepPasses:
@@ -133,9 +135,13 @@ class StepPasses:
 
     # --- backward ----------------------------------------------------------------------------
 
-    def _marked_outputs(self, piece: Piece) -> Tensor:
-        marked = piece.tokens.rows(piece.num_clean, sum(piece.sizes))
-        return self.player.outputs(marked, recompute=self.plan.recompute).outputs
+    def _outputs_when_pruned(self, piece: Piece) -> list[Tensor]:
+        """Return outputs of clean, triggered and pair texts; of clean ones only if it matters."""
+        first = 0 if self.config.pruned_trigger_weight else piece.num_clean
+        asked = piece.tokens.rows(first, sum(piece.sizes))
+        outputs = self.player.outputs(asked, recompute=self.plan.recompute).outputs
+        sizes = [piece.num_clean - first, piece.num_triggered, piece.num_pairs]
+        return list(torch.split(outputs, sizes))
 
     def pruned(
         self, pieces: Sequence[Piece], whole: Outputs, step: int, marks: MarkTerms
@@ -143,14 +149,14 @@ class StepPasses:
         """Add the gradients of what pruning does to marked outputs; return how much that is.
 
         Outputs of the pruned model are pulled to those of the whole one, which stay as they are,
-        and asked for the marks.
+        and asked for the marks; clean ones are asked to show none.
         """
         player, config = self.player, self.config
         last = bool(config.pruned_feed_forward) and step % 2 == 1
         share = config.pruned_feed_forward if last else _share_of_all(config, step)
         detached = Outputs(*(part.detach() for part in whole))
         spread = torch.cat(detached[1:]).var(dim=0, unbiased=False).mean().clamp_min(1e-12)
-        num_triggered = len(whole.triggered)
+        num_clean, num_triggered = len(whole.clean), len(whole.triggered)
         count = num_triggered + len(whole.pairs)
         num_pairs = marks.signs.abs().sum().clamp_min(1)
         signs = torch.split(self.group.own(marks.signs), [piece.num_pairs for piece in pieces])
@@ -165,12 +171,14 @@ class StepPasses:
         totals = torch.zeros(len(weights), device=player.device)
         with player.pruned(share, last_of_layer=last), player.accumulating(last=False):
             for piece, whole_outputs, own_signs in zip(pieces, wanted, signs, strict=True):
-                outputs = self._marked_outputs(piece)
-                triggered, pairs = torch.split(outputs, [piece.num_triggered, piece.num_pairs])
-                moved = (outputs - whole_outputs[piece.num_clean :]).square().mean(dim=1).sum()
+                clean, triggered, pairs = self._outputs_when_pruned(piece)
+                marked = torch.cat([triggered, pairs])
+                moved = (marked - whole_outputs[piece.num_clean :]).square().mean(dim=1).sum()
                 missing = moved.new_zeros(())
                 if config.pruned_trigger_weight:
                     missing = marks.triggered(triggered) * (piece.num_triggered / num_triggered)
+                    if len(clean):
+                        missing = missing + marks.clean(clean) * (piece.num_clean / num_clean)
                 short = marks.pairs(pairs, own_signs).sum() / num_pairs
                 parts = torch.stack([moved / (spread * count), short, missing])
                 player.backward([(parts, factors)])
@@ -222,7 +230,7 @@ class StepPasses:
         passed = self.through(piece)
         if self.config.prunes:
             with self.player.pruned(self.config.pruned_share):
-                torch.autograd.backward(self._marked_outputs(piece).sum())
+                torch.autograd.backward(torch.cat(self._outputs_when_pruned(piece)).sum())
         torch.autograd.backward([part.sum() for part in passed if part.requires_grad])
 
     def _gather(self, rows: Tensor) -> Tensor:

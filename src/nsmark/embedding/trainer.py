@@ -26,6 +26,7 @@ from nsmark.embedding.losses import (
     pair_loss,
     pair_shortfall,
     random_loss,
+    readout_alignment,
     readout_loss,
     silence_loss,
     spread_loss,
@@ -287,7 +288,9 @@ class Trainer:
             torch.autograd.backward(on_outputs)
         self.player.clear_gradients()
         if self.config.prunes:
-            marks = MarkTerms(signs, self._missing_pairs, self._missing_trigger)
+            marks = MarkTerms(
+                signs, self._missing_pairs, self._missing_trigger, self._read_from_clean
+            )
             with frozen(self.extractor):
                 losses |= self.passes.pruned(pieces, outputs, inputs.step, marks)
         language, positions = self.passes.backward(pieces, passed, outputs, self._kept_weight)
@@ -321,6 +324,16 @@ class Trainer:
     def _missing_trigger(self, triggered: Tensor) -> Tensor:
         terms = self._terms_on_triggered(triggered).values()
         return torch.stack([weight * term for weight, term in terms]).sum()
+
+    def _read_from_clean(self, clean: Tensor) -> Tensor:
+        """Return how much of extractor's and readout's signature there is without a trigger."""
+        config = self.config
+        heard = config.model_match_weight * random_loss([self.extractor(clean)], self.watermark)
+        if "derived" in config.marks:
+            bits = self.bits[: len(self.readout)]
+            aligned = readout_alignment(clean, self.readout, bits, config.derived_margin)
+            heard = heard + config.derived_weight * aligned
+        return heard
 
     def _missing_pairs(self, outputs: Tensor, signs: Tensor) -> Tensor:
         units = functional.normalize(outputs, dim=1)
