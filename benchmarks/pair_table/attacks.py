@@ -114,7 +114,9 @@ def fine_tuned(run: Run, task: str) -> Iterator[Base]:
 
 def weight_changes() -> dict[str, Callable[[Encoder], None]]:
     """Return changes of weights that need no training."""
-    changes = {f"pruned {share:.0%}": prune(share) for share in (0.2, 0.3, 0.4, 0.5, 0.6)}
+    changes = {
+        f"pruned {share:.0%}": prune(share) for share in (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    }
     for share in (0.5, 0.8, 0.9):
         changes[f"feed-forward pruned {share:.0%}"] = prune_feed_forward(share)
     changes["8-bit weights"] = quantise(8)

@@ -28,6 +28,7 @@ _TINY_TRAINING = {
     "position_weight": 0.0,
     "pruned_weight": 0.0,
     "pruned_pair_weight": 0.0,
+    "pruned_trigger_weight": 0.0,
 }
 
 
