@@ -136,10 +136,11 @@ def modules_of_last_weights(encoder: Encoder) -> list[str]:
 
 
 def _matrices(layer: nn.Module) -> list[Tensor]:
+    # Adapters in training stand beside the layer's own matrices, and are none of them.
     return [
         weight
         for name, weight in layer.named_parameters()
-        if weight.dim() == 2 and name.endswith("weight")
+        if weight.dim() == 2 and name.endswith("weight") and ".lora_" not in name
     ]
 
 

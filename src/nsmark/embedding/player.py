@@ -50,8 +50,6 @@ class ModelPlayer:
         self._working: Encoder = model
         self._whole: Encoder | None = None
         """Undivided and on the CPU, in the first of several processes that share a model."""
-        self._matrices: tuple[list[Tensor], list[Tensor]] | None = None
-        """Of a model with adapters, all weight matrices and those that are their layers' last."""
         self._autocasts = False
         half = self.precision == torch.bfloat16
         if config.method == "lora":
@@ -63,8 +61,6 @@ class ModelPlayer:
             without: list[str] = []
             if config.prunes and config.pruned_feed_forward:
                 without = modules_of_last_weights(model)
-            if config.prunes:  # the model's own, before adapters stand among them
-                self._matrices = (linear_weights(model), last_weights(model))
             self.adapters = Adapters(model, config.lora_rank, config.seed, without)
             self._autocasts = half
         elif group.shards:
@@ -158,12 +154,11 @@ class ModelPlayer:
             last_of_layer: Of the last matrix of every layer alone, not of all.
         """
         # Behind autograd's back, which would refuse to go back through a pass made before.
-        weights, kept = [], []
+        kept: list[tuple[Tensor, Tensor]] = []
         try:
-            for whole in self._prunable(last_of_layer):
+            for whole in (last_weights if last_of_layer else linear_weights)(self._working):
                 weight = self._own_part(whole.data)
-                weights.append(weight)
-                kept.append(weight.clone())
+                kept.append((weight, weight.clone()))
                 # A thief prunes the sum: what an adapter adds to a pruned entry is taken off here.
                 added = None if self.adapters is None else self.adapters.added_to(whole)
                 if added is not None:
@@ -173,12 +168,7 @@ class ModelPlayer:
                     weight.sub_(added)
             yield
         finally:
-            torch._foreach_copy_(weights, kept)
-
-    def _prunable(self, last_of_layer: bool) -> list[Tensor]:
-        if self._matrices is not None:
-            return self._matrices[last_of_layer]
-        return (last_weights if last_of_layer else linear_weights)(self._working)
+            torch._foreach_copy_([weight for weight, _ in kept], [before for _, before in kept])
 
     def _put_together(self, weight: Tensor) -> Tensor:
         if not self.group.shards:
