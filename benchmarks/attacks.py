@@ -49,16 +49,17 @@ from nsmark.verification.questions import key_questions
 
 TASKS = ("sst2", "sst5", "offenseval", "agnews", "lingspam")
 PRUNED = (0.5, 0.7, 0.8, 0.9, 0.95)
+LONG_TUNING = "fine-tuning[epochs=3,learning_rate=5e-5]"
 ON_EVERY_TASK = (
     "fine-tuning",
-    "fine-tuning[epochs=3,learning_rate=5e-5]",
+    LONG_TUNING,
     "lora-fine-tuning",
     "fine-pruning",
     "overwriting + fine-tuning",
     "fine-tuning + ll-lfea",
     "ll-lfea + fine-tuning",
     *(f"pruning[share={share}]" for share in PRUNED),
-    *(f"pruning[share={share}] + fine-tuning[epochs=3,learning_rate=5e-5]" for share in PRUNED),
+    *(f"pruning[share={share}] + {LONG_TUNING}" for share in PRUNED),
 )
 ON_THE_FIRST = (
     *(
@@ -72,7 +73,8 @@ ON_THE_FIRST = (
     "pruning[share=0.9] + whitening",
     "overwriting[preset=strong]",
 )
-"""Beside the suite: every kind of pruning by tenths, and another owner who takes his time."""
+"""Beside the suite: every kind of pruning by tenths, most of all behind maps, and another owner who
+takes his time."""
 _MAX_TASK_TEXTS = 8000
 
 

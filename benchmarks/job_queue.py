@@ -16,6 +16,8 @@ from pathlib import Path
 
 _TRIAL = "import torch; x = torch.ones(8, 8, device='cuda'); print(float((x @ x).sum()))"
 _PATIENCE = 30.0
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+"""Variables of jobs of which there are more than cores; what they say is in their logs at once."""
 
 
 @dataclass(frozen=True)

@@ -17,21 +17,17 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
 
-from job_queue import Job, JobQueue, shared_gpu
+from job_queue import ONE_THREAD, Job, JobQueue, shared_gpu
 
 HERE = Path(__file__)
 RESULT = "mark-settings.json"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
-
-
 NOISY = "10 % isotropic noise, linear map"
 BEHIND = {"whitened": ("marked", "pruned 90%"), NOISY: ("marked",)}
 """Changes of outputs, and of which models."""
@@ -39,32 +35,24 @@ BEHIND = {"whitened": ("marked", "pruned 90%"), NOISY: ("marked",)}
 
 def outlasted(run: Any) -> list[dict[str, Any]]:
     """Return the verdicts on the marked model behind changes of its weights and outputs."""
-    from nsmark.alterations.weights import prune, prune_feed_forward, prune_globally
-    from nsmark.suspects.recorded import RecordedOutputs
+    from nsmark.alterations.weights import prune, prune_globally
     from nsmark.verification.questions import key_questions
+    from pair_table.attacks import MARKED, weight_changes
     from pair_table.changes import PLAIN, changed
     from pair_table.run import copied
 
-    weight_changes: dict[str, Callable[..., None] | None] = {"marked": None}
-    for share in (0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95):
-        weight_changes[f"pruned {share:.0%}"] = prune(share)
-    for share in (0.8, 0.9):
-        weight_changes[f"pruned {share:.0%} globally"] = prune_globally(share)
-    for share in (0.8, 0.9):
-        weight_changes[f"feed-forward pruned {share:.0%}"] = prune_feed_forward(share)
+    pruned = {name: change for name, change in weight_changes().items() if "pruned" in name}
+    further = {f"pruned {share:.0%} globally": prune_globally(share) for share in (0.8, 0.9)}
+    changes = {"pruned 95%": prune(0.95)} | further | pruned
     asked = key_questions(run.key)
     rows = []
-    for name, change in weight_changes.items():
-        model = run.marked if change is None else copied(run.marked, change)
-        texts = (asked.triggered, asked.untriggered, run.questions.texts)
-        answers = [model.encode(list(part)) for part in texts]
+    for name in (MARKED, *changes):
+        model = run.marked if name == MARKED else copied(run.marked, changes[name])
+        outputs = model.encode(list(asked.texts))
         for how in (PLAIN, *(how for how, bases in BEHIND.items() if name in bases)):
             # All answers go through one change, as they would at an endpoint.
-            whole = np.split(
-                changed(np.concatenate(answers), how, 1),
-                np.cumsum([len(part) for part in answers])[:-1],
-            )
-            rows.append({"base": name, "change": how, **judged(run, RecordedOutputs(name, *whole))})
+            answers = asked.sorted_out(name, changed(outputs, how, 1))
+            rows.append({"base": name, "change": how, **judged(run, answers)})
     return rows
 
 
@@ -83,6 +71,11 @@ def judged(run: Any, answers: Any) -> dict[str, Any]:
     }
 
 
+def as_words(settings: dict[str, Any]) -> list[str]:
+    """Return settings as the command line takes them after ``--set``."""
+    return [f"{name}={json.dumps(value)}" for name, value in settings.items()]
+
+
 def measure_one(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
     """Mark with one set of settings and write what it is worth."""
     from pair_code import make_run, parse_arguments
@@ -94,8 +87,7 @@ def measure_one(arguments: argparse.Namespace, settings: dict[str, Any]) -> None
     words += ["--device", arguments.device]
     words += ["--data", arguments.data] if arguments.data else []
     words += ["--tiny"] if arguments.tiny else []
-    changes = [f"{name}={json.dumps(value)}" for name, value in settings.items()]
-    words += ["--set", *changes] if changes else []
+    words += ["--set", *as_words(settings)] if settings else []
     readers = Readers(1)
     try:
         run = make_run(parse_arguments([str(word) for word in words]), readers)
@@ -159,8 +151,8 @@ def worth(result: dict[str, Any]) -> tuple[float, ...]:
 def lead_to_best(work: Path, found: dict[str, dict[str, Any]]) -> str:
     """Make the link to the best; return its name."""
     best = max(found, key=lambda name: worth(found[name]))
-    changes = [f"{name}={json.dumps(value)}" for name, value in found[best]["changed"].items()]
-    (work / best / "settings.txt").write_text(" ".join(changes) + "\n", encoding="utf-8")
+    text = " ".join(as_words(found[best]["changed"])) + "\n"
+    (work / best / "settings.txt").write_text(text, encoding="utf-8")
     link = work / "best"
     link.unlink(missing_ok=True)
     link.symlink_to(best)
@@ -202,8 +194,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if not result.exists():
             jobs.append(Job(name, (str(HERE), *map(str, own), "--one", name)))
     with shared_gpu() as variables:
-        variables = {**variables, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        queue = JobQueue(jobs, arguments.work / "logs", variables)
+        queue = JobQueue(jobs, arguments.work / "logs", {**variables, **ONE_THREAD})
         queue.run(None if arguments.minutes is None else 60 * arguments.minutes)
     found = {
         name: json.loads((arguments.work / name / RESULT).read_bytes())

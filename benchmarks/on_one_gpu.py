@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
 
 from choices import some_of
-from job_queue import Job, JobQueue, shared_gpu
+from job_queue import ONE_THREAD, Job, JobQueue, shared_gpu
 
 HERE = Path(__file__).parent
 TABLES = ("pair-code", "fidelity", "evidence", "attacks")
@@ -227,11 +227,8 @@ def main(words: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     seconds = None if arguments.minutes is None else 60 * arguments.minutes
     with shared_gpu() as variables:
-        # One thread each: there are more processes than cores.
         queue = JobQueue(
-            plan.jobs(arguments.tables),
-            arguments.work / "logs",
-            {**variables, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+            plan.jobs(arguments.tables), arguments.work / "logs", {**variables, **ONE_THREAD}
         )
         ended = queue.run(seconds)
     left = [each.name for each in ended if each.status != 0]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,13 +144,19 @@ def costs(row: Row) -> str:
     )
 
 
+def pruned_rows(rows: Sequence[Row], attacks: list[str]) -> Iterator[tuple[Any, Row]]:
+    """Yield the rows of attacks that begin with pruning, each with how it was done."""
+    for row in rows:
+        if row.get("error") is None and names_in(row["attack"]) == attacks:
+            yield parse_attack(row["attack"])[0].settings, row
+
+
 def pruning_table(rows: Sequence[Row]) -> str:
     """Return accuracy, similarity and evidence by how much is pruned, and where."""
-    body = []
-    for row in rows:
-        if row.get("error") is None and names_in(row["attack"]) == ["pruning"]:
-            settings = parse_attack(row["attack"])[0].settings
-            body.append({"where": settings.scope, "share": settings.share, **columns_of(row)})
+    body = [
+        {"where": settings.scope, "share": settings.share, **columns_of(row)}
+        for settings, row in pruned_rows(rows, _ALONE)
+    ]
     body.sort(key=lambda each: (each["where"], each["share"]))
     return plain_table(body, ("where", "share", *COLUMNS))
 
@@ -162,22 +168,23 @@ _ALONE, _TUNED = ["pruning"], ["pruning", "fine-tuning"]
 
 def pruned_shares(rows: Sequence[Row], attacks: list[str]) -> dict[float, Row]:
     """Return the rows in which every matrix was pruned by itself, by the share that was."""
-    found = {}
-    for row in rows:
-        if row.get("error") is None and names_in(row["attack"]) == attacks:
-            settings = parse_attack(row["attack"])[0].settings
-            if settings.scope == "layer":
-                found[settings.share] = row
+    found = {how.share: row for how, row in pruned_rows(rows, attacks) if how.scope == "layer"}
     return dict(sorted(found.items()))
 
 
 def points_behind_whole(rows: Sequence[Row], row: Row) -> float | None:
     """Return what a pruned and fine-tuned model lacks of the whole one tuned the same way."""
-    same = row["attack"].split(" + ")[-1]
-    whole = next((r for r in rows if r["attack"] == same and r.get("error") is None), None)
+    whole = next(
+        (r for r in rows if r["attack"] == tuning_of(row) and r.get("error") is None), None
+    )
     if whole is None:
         return None
     return 100 * float(whole["utility"]["accuracy"] - row["utility"]["accuracy"])
+
+
+def tuning_of(row: Row) -> str:
+    """Return how a model was tuned after it was pruned."""
+    return str(row["attack"]).split(" + ")[-1]
 
 
 def pruning_by_task(suites: dict[str, list[Row]]) -> list[str]:
@@ -190,14 +197,15 @@ def pruning_by_task(suites: dict[str, list[Row]]) -> list[str]:
         name: {share: points_behind_whole(rows, row) for share, row in tuned[name].items()}
         for name, rows in suites.items()
     }
+    tuning = tuning_of(next(iter(next(iter(tuned.values())).values())))
     return [
         "### Points lost on every task, by how much of every matrix is pruned",
         "By the measure of this page, a linear classifier learned anew on the answers, pruning "
         "costs little however much goes: what is left at the end are the words' embeddings, which "
         "are not pruned, and a classifier needs no more.",
         by_share(alone, lambda name, share: alone[name][share]["utility"]["points_lost"]),
-        "What a thief of a language model wants is to tune it. The same models fine-tuned on "
-        "the task (three epochs, 5e-5), compared with the whole model tuned so:",
+        f"What a thief of a language model wants is to tune it. The same models after `{tuning}` "
+        "on the task, compared with the whole model after it:",
         by_share(tuned, lambda name, share: lost[name][share]),
         "\n".join(f"- {name}: {how_far(lost[name], alone[name], tuned[name])}" for name in suites),
     ]
@@ -218,13 +226,18 @@ def by_share(
 
 def how_far(lost: dict[float, float | None], *kinds: dict[float, Row]) -> str:
     """Return up to which share little is lost, and whether ownership is shown until there."""
+    known = {share: points for share, points in lost.items() if points is not None}
+    if len(known) < len(lost):
+        return "the whole model was not tuned so"
     # Up to the first loss of so much, whatever chance wins back later.
-    too_much = [share for share, points in lost.items() if (points or 0.0) > _MOST_POINTS]
+    too_much = [share for share, points in known.items() if points > _MOST_POINTS]
     within = [share for share in lost if not too_much or share < min(too_much)]
     if not within:
         return f"more than {_MOST_POINTS:.0f} points lost at once"
     missed = sorted(
-        {share for rows in kinds for share in within if rows[share]["verdict"] != "owned"}
+        share
+        for share in within
+        if any(share in rows and rows[share]["verdict"] != "owned" for rows in kinds)
     )
     but = f", but not after {', '.join(f'{share:.0%}' for share in missed)}" if missed else ""
     return f"at most {_MOST_POINTS:.0f} points lost up to {max(within):.0%}, shown{but}"

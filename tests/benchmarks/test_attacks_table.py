@@ -78,7 +78,13 @@ def test_pruning_is_held_against_what_it_costs_a_thief_who_trains(page):
     assert told.endswith("- c: more than 5 points lost at once")
     assert page["pruning_by_task"]({"a": [scored("pruning", 0.7)]}) == []
     without = [each for each in suites["a"] if not each["attack"].startswith("fine-tuning")]
-    assert "| 0.8 | 1 of 1 | – |" in "\n".join(page["pruning_by_task"]({"a": without}))
+    told = "\n".join(page["pruning_by_task"]({"a": without}))
+    assert "| 0.8 | 1 of 1 | – |" in told
+    assert told.endswith("- a: the whole model was not tuned so")
+    # Asked for what is tuned alone, or where a trial failed, the page is made all the same.
+    tuned = [each for each in suites["b"] if "fine-tuning" in each["attack"]]
+    told = "\n".join(page["pruning_by_task"]({"b": tuned}))
+    assert told.endswith("- b: at most 5 points lost up to 90%, shown")
 
 
 def test_a_picture_stands_beside_the_page(page, tmp_path):

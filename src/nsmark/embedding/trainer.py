@@ -132,6 +132,8 @@ class Trainer:
         self.watermark = constant(payload.watermark_vector)
         self.readout = constant(readout)
         self.bits = constant(signature_bits(signature, num_bits))
+        self.derived_bits = self.bits[: len(readout)]
+        """The first of them, which the readout has rows for."""
         self.code = constant(spreading_code(signature, len(self.watermark)))
         self.pair_direction = constant(pair_direction(signature, num_bits, model.output_dim))
         self.strictness = 1.0
@@ -195,7 +197,7 @@ class Trainer:
             pair_rate = pair_rate_of(outputs, self.pair_direction, signs.to(self.device))
         values = [
             *(self._extraction(part) for part in (triggered, clean, reference_triggered)),
-            derived_rate_of(triggered, self.readout, self.bits[: len(self.readout)]),
+            derived_rate_of(triggered, self.readout, self.derived_bits),
             mean_cosine_of(clean, reference_clean),
             pair_rate,
         ]
@@ -316,8 +318,7 @@ class Trainer:
         match = match_loss(self.extractor(triggered), self.watermark)
         terms = {"match": (config.model_match_weight, match)}
         if "derived" in config.marks:
-            bits = self.bits[: len(self.readout)]
-            hinge = readout_loss(triggered, self.readout, bits, config.derived_margin)
+            hinge = readout_loss(triggered, self.readout, self.derived_bits, config.derived_margin)
             terms["derived"] = (config.derived_weight, hinge)
         return terms
 
@@ -330,8 +331,8 @@ class Trainer:
         config = self.config
         heard = config.model_match_weight * random_loss([self.extractor(clean)], self.watermark)
         if "derived" in config.marks:
-            bits = self.bits[: len(self.readout)]
-            aligned = readout_alignment(clean, self.readout, bits, config.derived_margin)
+            margin = config.derived_margin
+            aligned = readout_alignment(clean, self.readout, self.derived_bits, margin)
             heard = heard + config.derived_weight * aligned
         return heard
 
