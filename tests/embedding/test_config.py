@@ -42,7 +42,11 @@ def test_the_strong_preset_has_all_marks_unless_others_are_asked_for():
     assert config.marks == ("paper", "derived", "pairs")
     assert (config.method, config.pairs_first) == ("full", True)  # adapters for the pairs alone
     assert config.cooldown_fidelity > 1
+    # The pruned model is asked for what is read, up to nine tenths, not for whole outputs.
+    assert (config.pruned_weight, config.pruned_most) == (0.0, 0.9)
+    assert min(config.pruned_pair_weight, config.pruned_trigger_weight) > 0
     without = preset_config("strong", ("paper", "derived"))
+    assert config.decorrelation_weight > without.decorrelation_weight  # the pair code pulls back
     assert (without.pairs_first, without.cooldown_fidelity) == (False, 1.0)
     assert preset_config("fast", ("paper",), "lora").method == "lora"
 

@@ -465,9 +465,10 @@ def test_only_a_pair_code_in_stages_asks_for_them():
         assert not config.prunes
     strong = preset_config("strong")
     assert strong.position_weight > 0
-    assert strong.pruned_weight > 0
     assert strong.prunes
-    assert not dataclasses.replace(strong, marks=("paper",), pruned_weight=0.0).prunes
+    without_triggers = dataclasses.replace(strong, pruned_trigger_weight=0.0)
+    assert without_triggers.prunes  # for the pair code
+    assert not dataclasses.replace(without_triggers, marks=("paper",)).prunes
 
 
 @pytest.mark.parametrize(

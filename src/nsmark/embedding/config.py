@@ -290,9 +290,9 @@ def preset_config(
 
     ``fast`` stops soon after the targets hold: minutes on a CPU. ``strong`` has all three marks,
     takes larger batches and some 3,000 steps (1,000 without the pair code), in which triggered
-    outputs are spread out, clean ones are put back, and what pruning would take from the pair code
-    is made up for: minutes on a GPU, hours on a CPU, and evidence that noise does not cover.
-    Without a pair code triggered outputs are unlike anything the reference says, too. The paper
+    outputs are spread out and made unlike anything the reference says, clean ones are put back,
+    and what pruning would take is made up for: minutes on a GPU, hours on a CPU, and evidence that
+    neither noise nor pruning covers. The paper
     trains the extractor alone: batch 4, 10 epochs, both learning rates 1e-4, always as many trigger
     copies as at verification.
 
@@ -323,10 +323,12 @@ def _with_pairs(config: EmbeddingConfig, method: Method | None) -> EmbeddingConf
                 cooldown_steps=1300,
                 fidelity_weight=15.0,
                 position_weight=6.0,
-                pruned_weight=1.0,
+                decorrelation_weight=15.0,
                 pruned_share=0.6,
+                pruned_most=0.9,
                 pruned_feed_forward=0.9,
                 pruned_pair_weight=1.0,
+                pruned_trigger_weight=0.3,
             )
         return replace(
             config,
