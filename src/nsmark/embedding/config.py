@@ -292,9 +292,8 @@ def preset_config(
     takes larger batches and some 3,000 steps (1,000 without the pair code), in which triggered
     outputs are spread out and made unlike anything the reference says, clean ones are put back,
     and what pruning would take is made up for: minutes on a GPU, hours on a CPU, and evidence that
-    neither noise nor pruning covers. The paper
-    trains the extractor alone: batch 4, 10 epochs, both learning rates 1e-4, always as many trigger
-    copies as at verification.
+    neither noise covers nor pruning of up to nine tenths. The paper trains the extractor alone:
+    batch 4, 10 epochs, both learning rates 1e-4, always as many trigger copies as at verification.
 
     Args:
         preset: Its name.

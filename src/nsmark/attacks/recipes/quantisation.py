@@ -112,8 +112,8 @@ RECIPE = Recipe(
     source="symmetric: the usual rounding by rows; torchao: int8 weight-only; bitsandbytes: "
     "Dettmers et al., LLM.int8(), 2022, and QLoRA (NF4), 2023",
     deviations="Rounded weights are written back as ordinary numbers, so that the folder opens "
-    "everywhere: answers show the loss, files are no smaller. Activations stay exact. The packages "
-    "are not among nsmark's dependencies: where they are missing, the suite says so.",
+    "everywhere: answers show the loss, files are no smaller. Activations stay exact. Where "
+    "a package is missing, the suite says so.",
     cost="seconds, no data, no training; it makes serving cheaper",
     keeps="nearly all of it with 8 bits, most with 4, little with 2",
     settings=QuantisationConfig,
