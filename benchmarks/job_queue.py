@@ -19,6 +19,9 @@ _PATIENCE = 30.0
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 """Variables of jobs of which there are more than cores; what they say is in their logs at once."""
 
+GIVES_WAY = {"CUDA_MPS_CLIENT_PRIORITY": "1"}
+"""To NVIDIA's Multi-Process Service: below normal."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -29,7 +32,7 @@ class Job:
     after: tuple[str, ...] = ()
     """Names of jobs whose results it needs."""
     niceness: int = 0
-    """More gives way to others on the CPU."""
+    """More gives way to others on the CPU; above 0 also on a shared GPU."""
 
 
 @dataclass
@@ -106,7 +109,7 @@ class JobQueue:
         with (self.logs / f"{job.name}.log").open("wb") as log:
             process = subprocess.Popen(  # noqa: S603 - our own scripts
                 words,
-                env=self.environment,
+                env=self.environment | (GIVES_WAY if job.niceness > 0 else {}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -186,9 +186,10 @@ class Plan:
         jobs = self.mark()
         if {"evidence", "attacks"} & set(tables):
             jobs += self.calibration()
-        others = [job for table in tables for job in makers[table]()]
-        # All wait for these few: nobody is to take the cores away from them.
-        return jobs + [replace(job, niceness=10) for job in others]
+        # These come one after the other and take longest: nobody is to hold them up.
+        urgent = {*(job.name for job in jobs), "attacks"}
+        jobs += [job for table in tables for job in makers[table]()]
+        return [replace(job, niceness=0 if job.name in urgent else 10) for job in jobs]
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -87,6 +87,22 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
+def test_less_urgent_jobs_give_way_on_cpu_and_gpu(queue, tmp_path, monkeypatch):
+    monkeypatch.delenv("CUDA_MPS_CLIENT_PRIORITY", raising=False)
+    code = "import os; print(os.nice(0), os.environ.get('CUDA_MPS_CLIENT_PRIORITY'))"
+    words = script(tmp_path, "says", code)
+    queue.JobQueue(
+        [queue.Job("urgent", words), queue.Job("other", words, niceness=10)], tmp_path / "logs"
+    ).run()
+    said = {
+        name: (tmp_path / "logs" / f"{name}.log").read_text(encoding="utf-8").split()
+        for name in ("urgent", "other")
+    }
+    assert said["urgent"][1:] == ["None"]
+    assert said["other"][1:] == ["1"]
+    assert int(said["other"][0]) == min(19, int(said["urgent"][0]) + 10)
+
+
 def test_unknown_and_double_names_are_refused(queue, tmp_path):
     for jobs in (
         [queue.Job("a", (), after=("z",))],
@@ -121,6 +137,7 @@ def test_every_job_is_a_command_that_its_script_understands(tables, queue, tmp_p
     queue.JobQueue(jobs, tmp_path)  # all that is waited for is there
     scripts = {Path(job.words[0]).name for job in jobs}
     assert scripts == {"pair_code.py", "fidelity.py", "evidence.py", "attacks.py"}
+    assert {job.name for job in jobs if job.niceness == 0} == {"mark", "calibrate", "attacks"}
     for job in jobs:
         if job.name in ("mark", "thief-weights", "fidelity-0", "calibrate", "attacks"):
             done = subprocess.run(
