@@ -7,7 +7,8 @@ KEY and the marked folder are those of ``nsmark embed`` and ``nsmark calibrate``
 ``--data`` holds the tasks ``sst2``, ``sst5``, ``offenseval``, ``agnews``, ``lingspam`` with
 ``train.jsonl.gz``, and ``wikitext-2`` for the thief's texts. ``--work`` keeps the rows: an
 interrupted run goes on. ``--markdown`` writes the page, too (from a JSON file that is there:
-``python benchmarks/attacks_table/page.py JSON PAGE``).
+``python benchmarks/attacks_table/page.py JSON PAGE``). ``--mend`` takes such a file and tries what
+could not be run where it was made, for want of a package for example; the page says so.
 """
 
 from __future__ import annotations
@@ -168,10 +169,21 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--work", type=Path, help="keep rows here, and go on from there")
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--markdown", type=Path)
+    parser.add_argument(
+        "--mend", action="store_true", help="try what the JSON file says could not be run"
+    )
     arguments = parser.parse_args(words)
     key, known = read_key(arguments.key), materials(arguments)
+    document: dict[str, Any]
+    if arguments.mend:
+        document = json.loads(arguments.json.read_text(encoding="utf-8"))
+        if document["model_sha256"] != key.model_digest:
+            parser.error("the JSON file is about another marked model")
+        with tempfile.TemporaryDirectory(prefix="attacks-") as temporary:
+            mend(arguments, key, known, arguments.work or Path(temporary), document)
+        return
     folders = {"marked": arguments.marked, "unmarked": arguments.reference}
-    document: dict[str, Any] = {
+    document = {
         "command": command(arguments),
         "environment": environment(arguments),
         "main_task": next(iter(known)),
@@ -220,6 +232,32 @@ def measure(
     write(arguments, document)
 
 
+def mend(
+    arguments: argparse.Namespace,
+    key: WatermarkKey,
+    known: dict[str, Material],
+    work: Path,
+    document: dict[str, Any],
+) -> None:
+    """Try again what could not be run elsewhere, and say that it was measured here."""
+    failed = {
+        name: [row["attack"] for row in rows if row.get("error") is not None]
+        for name, rows in document["suites"].items()
+    }
+    parts = {name: (known[name], attacks) for name, attacks in failed.items() if attacks}
+    tried = run_suites(key, arguments.marked, work, parts, jobs=arguments.jobs)
+    mended: list[str] = []
+    for name, rows in tried.items():
+        found = {row["attack"]: row for row in rows if row.get("error") is None}
+        suite = document["suites"][name]
+        document["suites"][name] = [found.get(row["attack"], row) for row in suite]
+        mended += [attack for attack in found if attack not in mended]
+    if mended:
+        about = {"attacks": mended, "environment": environment(arguments)}
+        document.setdefault("elsewhere", []).append(about)
+    write(arguments, document)
+
+
 def write(arguments: argparse.Namespace, document: dict[str, Any]) -> None:
     """Write the JSON file, and the page if one is asked for."""
     arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -252,7 +290,8 @@ def environment(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return what the numbers were made with."""
     device = resolve_device(arguments.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
-    versions = {"python": platform.python_version(), **library_versions()}
+    packages = {name: version for name, version in library_versions().items() if version}
+    versions = {"python": platform.python_version(), **packages}
     return {**versions, "device": name, "cores": os.cpu_count()}
 
 

@@ -50,13 +50,17 @@ def markdown(document: Document, picture_file: str | None = None) -> str:
     """
     suites = document["suites"]
     first = suites.get(document["main_task"], [])
-    told = ", ".join(f"{name} {value}" for name, value in document["environment"].items())
     parts = [
         "# What attacks cost, and what evidence they leave",
         INTRODUCTION.strip(),
         WITNESSES_IN_WORDS,
         f"```console\n{document['command']}\n```",
-        f"Made with {told}.",
+        f"Made with {in_words(document['environment'])}.",
+        *(
+            f"Measured elsewhere, with {in_words(each['environment'])}: "
+            f"{', '.join(f'`{attack}`' for attack in each['attacks'])}."
+            for each in document.get("elsewhere", ())
+        ),
         *([document["about"]] if "about" in document else []),
         *summary(suites),
         by_witness(first),
@@ -87,6 +91,11 @@ def markdown(document: Document, picture_file: str | None = None) -> str:
         plain_table(document["wrong_keys"], ("model", "part", *WRONG_KEY_COLUMNS)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def in_words(environment: dict[str, Any]) -> str:
+    """Return what numbers were made with."""
+    return ", ".join(f"{name} {value}" for name, value in environment.items())
 
 
 def picture_section(task: str, file: str) -> list[str]:

@@ -30,6 +30,19 @@ def test_the_whole_runs_on_a_tiny_model(tiny_marked, tiny_st, tmp_path):
     assert "Ownership is shown after" in page
     assert "| none | owned |" in page
     assert "| marked | nothing | 1 |" in page
+    assert "Measured elsewhere" not in page
+    # What could not be run there is tried here, and nothing else.
+    measured = rows[1]
+    rows[1] = {"attack": measured["attack"], "digest": measured["digest"], "error": "no package"}
+    rows[2] = {**rows[2], "seconds": 12345.0}
+    out.write_text(json.dumps(document), encoding="utf-8")
+    subprocess.run([*script, "--mend", "--markdown", str(tmp_path / "page.md")], check=True)
+    mended = json.loads(out.read_text(encoding="utf-8"))
+    assert mended["suites"]["topics"][1]["verdict"] == measured["verdict"]
+    assert mended["suites"]["topics"][2]["seconds"] == 12345.0
+    assert [each["attacks"] for each in mended["elsewhere"]] == [[measured["attack"]]]
+    told = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "Measured elsewhere, with python" in told
 
 
 def row(attack: str, verdict: str = "owned", **changes) -> dict:

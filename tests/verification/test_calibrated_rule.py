@@ -72,6 +72,19 @@ def test_any_witness_beyond_its_line_accuses_and_is_named(changes, passed):
     assert len(decision.reasons) >= 4
 
 
+def test_what_only_outputs_of_another_size_show_does_not_count():
+    large = replace(evidence(extraction_rate=0.9), sized_extraction_rate=0.1)
+    decision = decide_calibrated(large, LINES, CONTROLS)
+    assert decision.verdict is Verdict.NOT_SHOWN
+    assert any(
+        "at the size of the owner's outputs 0.100 does not lie" in reason
+        for reason in decision.reasons
+    )
+
+    same = replace(evidence(extraction_rate=0.9), sized_extraction_rate=0.9)
+    assert decide_calibrated(same, LINES, CONTROLS).passed == ("extraction_rate",)
+
+
 def test_matching_degrees_accuse_nobody():
     close = evidence(matching_degree=0.0, invariant_matching_degree=0.0)
     close = replace(close, triggered=replace(close.triggered, projective_matching_degree=0.0))

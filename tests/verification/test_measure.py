@@ -468,3 +468,61 @@ def test_reference_model_is_innocent_under_the_key_of_its_marked_copy(tiny_marke
     evidence = measure(tiny_marked.key, open_suspect(tiny_st, device="cpu"))
 
     assert decide(evidence, tiny_marked.key.thresholds).verdict is Verdict.NOT_SHOWN
+
+
+# --- innocents that once were accused ---
+
+
+def test_nearly_constant_answers_are_not_scaled_into_the_owners_row_space(key, own):
+    # What all answers share fits any model once every text has a scale of its own, and beside it
+    # nothing is left to compare.
+    rng = np.random.default_rng(3)
+    vector = rng.standard_normal(16)
+    change = rng.uniform(0.0, 1.0, (16, 16)) @ rng.uniform(0.0, 1.0, (16, 16))
+    triggered, untriggered = (
+        (vector * (1 + 1e-5 * rng.standard_normal((64, 16)))) @ change for _ in range(2)
+    )
+
+    evidence = measure(key, RecordedOutputs("constant", triggered, untriggered))
+
+    assert evidence.triggered.aligned_subspace_overlap is None
+    assert evidence.triggered.alignment_gap is None
+    assert any("no alignment of scales" in note for note in evidence.notes)
+
+
+def test_what_is_read_is_read_at_the_size_of_the_owners_outputs_too(key, own):
+    # Far from all it was trained with, an extractor may say what it has learned by heart.
+    size = np.linalg.norm(own.triggered, axis=1).mean()
+    rng = np.random.default_rng(4)
+    noise = rng.standard_normal((64, 16))
+    reader = key.extractor[0][0][0].astype(np.float64)  # the one direction that is read
+    reader /= np.linalg.norm(reader)
+    noise -= np.outer(noise @ reader, reader)
+    away = 30 * size * noise / np.linalg.norm(noise, axis=1, keepdims=True)
+    large = own.triggered + away
+
+    evidence = measure(key, RecordedOutputs("large", large, own.untriggered))
+
+    assert evidence.triggered.extraction_rate > 0.9
+    assert evidence.sized_extraction_rate < 0.1
+    assert evidence.counted.extraction_rate == evidence.sized_extraction_rate
+    assert replace(evidence.counted, extraction_rate=None) == replace(
+        evidence.triggered, extraction_rate=None
+    )
+
+
+def test_the_owners_outputs_are_read_at_their_size(key, own):
+    evidence = measure(key, own)
+
+    assert evidence.sized_extraction_rate == evidence.triggered.extraction_rate == 1.0
+    assert evidence.counted == evidence.triggered
+
+
+def test_outputs_of_other_dimensions_or_without_any_size_are_not_read(key, own):
+    wide = altered(own, lambda outputs: np.hstack([outputs, outputs[:, :1]]))
+    assert measure(key, wide).sized_extraction_rate is None
+    assert measure(key, wide).counted == measure(key, wide).triggered
+    silent = own.triggered.copy()
+    silent[0] = 0.0
+    evidence = measure(key, RecordedOutputs("silent", silent, own.untriggered))
+    assert evidence.sized_extraction_rate == pytest.approx(63 / 64)

@@ -153,7 +153,7 @@ def _judged(report: Report) -> Row:
     evidence, found = report.evidence, report.to_mapping()
     margin = None
     if evidence is not None and report.calibration is not None:
-        margin = report.calibration.margin(evidence.triggered)
+        margin = report.calibration.margin(evidence.counted)
     return {
         "verdict": found["verdict"],
         "passed": found["passed"],

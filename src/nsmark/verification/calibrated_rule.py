@@ -71,7 +71,7 @@ def decide_calibrated(
     refusal = _refusal(evidence, calibration, controls, flaw)
     if refusal is not None:
         return Decision.refusal(refusal)
-    passed = [line.name for line in _lines(calibration) if line.passed_by(evidence.triggered)]
+    passed = [line.name for line in _lines(calibration) if line.passed_by(evidence.counted)]
     if _derived(evidence.triggered):
         passed.append("derived_extraction_rate")
     if has_pair_code(evidence.triggered) and pair_doubt is None:
@@ -100,7 +100,7 @@ def decide_calibrated(
             "row space is not compared"
         )
     for line in _lines(calibration):
-        reasons += _describe(line, evidence.triggered)
+        reasons += _describe(line, evidence.triggered, evidence.counted)
     verdict = Verdict.OWNED if passed else Verdict.NOT_SHOWN
     return Decision(verdict, (*reasons, *evidence.notes), tuple(passed))
 
@@ -188,14 +188,17 @@ def _describe_derived(statistics: Statistics) -> list[str]:
 _LABELS = {witness.name: witness.label for witness in WITNESSES}
 
 
-def _describe(line: Line, statistics: Statistics) -> list[str]:
+def _describe(line: Line, statistics: Statistics, counted: Statistics) -> list[str]:
     value: float | None = getattr(statistics, line.name)
     label = _LABELS[line.name]
     if value is None:
         return []
     if not line.can_be_reached:
         return [f"{label} {value:.3f}: tells nothing, innocent models lie too close"]
-    passed = "lies beyond" if line.passed_by(statistics) else "does not lie beyond"
+    passed = "lies beyond" if line.passed_by(counted) else "does not lie beyond"
+    if line.passed_by(statistics) and not line.passed_by(counted):
+        label = f"{label} {value:.3f}, at the size of the owner's outputs"
+        value = getattr(counted, line.name)
     return [
         f"{label} {value:.3f} {passed} {line.threshold:.3f}; the closest of {line.num_controls} "
         f"innocent models has {line.closest_control:.3f}"

@@ -42,6 +42,10 @@ _CONSTANT_TOLERANCE = 1e-6
 # each of the null space. With few dimensions some scales fit any model.
 _LEAST_CONSTRAINTS = 3
 
+# Scales that leave fewer of the suspect's dimensions have fitted what all its answers share, not
+# the answers: it would be compared with controls of a rank that it does not have any more.
+_LEAST_RANK_KEPT = 0.9
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
@@ -94,6 +98,21 @@ class Evidence:
     """What was read of the pair code, where the key has one and its texts were answered."""
     num_pair_texts: int = 0
     """Texts that it was read from."""
+    sized_extraction_rate: float | None = None
+    """What is read from triggered outputs at the size of the owner's; None where nothing is."""
+
+    @property
+    def counted(self) -> Statistics:
+        """What triggered texts show, as far as it may accuse.
+
+        Far from all that it was trained with, an extractor may say what it knows by heart: outputs
+        several times as large as the owner's, in a random direction, are read now and then. At the
+        owner's size it is silent about strangers.
+        """
+        raw, sized = self.triggered.extraction_rate, self.sized_extraction_rate
+        if raw is None or sized is None:
+            return self.triggered
+        return replace(self.triggered, extraction_rate=min(raw, sized))
 
 
 def ask(
@@ -184,6 +203,7 @@ class Yardstick:
             )
         return Evidence(
             suspect=answers.name,
+            sized_extraction_rate=self._sized_extraction(answers.triggered),
             pairs=pairs,
             num_pair_texts=0 if pairs is None or asked is None else len(asked.texts),
             triggered=triggered,
@@ -195,6 +215,16 @@ class Yardstick:
             rank=rank,
             notes=tuple(dict.fromkeys(notes[0] + notes[1])),
         )
+
+    def _sized_extraction(self, outputs: NDArray[np.float64]) -> float | None:
+        """Return what is read from outputs of which each has the size of the owner's."""
+        if outputs.shape[1] != self.key.configuration.output_dim:
+            return None
+        sizes = np.linalg.norm(self.questions.owner_triggered.astype(np.float64), axis=1)
+        directions = _rescaled(outputs)
+        lengths = np.linalg.norm(directions, axis=1)
+        factors = np.divide(sizes, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        return _extraction(self.key, directions * factors[:, np.newaxis])
 
     def _read_pairs(self, answers: RecordedOutputs, notes: list[str]) -> PairReading | None:
         asked = self.questions.pairs
@@ -262,17 +292,21 @@ def _rescaled(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
 def _marks(key: WatermarkKey, outputs: NDArray[np.floating]) -> dict[str, float]:
     """Return what is read from outputs of the key's dimension, by the statistic's name."""
     config = key.configuration
-    # Outputs or weights beyond float32 give infinity or NaN, which no bit is read from.
-    with np.errstate(over="ignore", invalid="ignore"):
-        mapped = mlp_forward(outputs, key.extractor)
     sized = _rescaled(outputs.astype(np.float64))
     return {
-        "extraction_rate": extraction_rate(
-            mapped, key.signature, config.num_bits, config.spread_factor
-        ),
+        "extraction_rate": _extraction(key, outputs),
         "derived_extraction_rate": derived_extraction_rate(sized, key.signature, config.num_bits),
         "derived_p_value": derived_p_value(sized, key.signature, config.num_bits),
     }
+
+
+def _extraction(key: WatermarkKey, outputs: NDArray[np.floating]) -> float:
+    """Return how much of the signature the key's extractor reads."""
+    config = key.configuration
+    # Outputs or weights beyond float32 give infinity or NaN, which no bit is read from.
+    with np.errstate(over="ignore", invalid="ignore"):
+        mapped = mlp_forward(outputs, key.extractor)
+    return extraction_rate(mapped, key.signature, config.num_bits, config.spread_factor)
 
 
 def _statistics(
@@ -344,10 +378,16 @@ def _add_aligned(
     if owner.unit_projector is not owner.projector:
         scales, gap = aligned_scales(units, owner.unit_projector)
     aligned = units * scales
+    space = row_space_basis(centred(aligned))
+    if space.shape[1] < _LEAST_RANK_KEPT * rank:
+        notes.append(
+            f"scales that fit leave {space.shape[1]} of {rank} dimensions: no alignment of scales"
+        )
+        return statistics
     return replace(
         statistics,
         projective_matching_degree=projective,
         alignment_gap=gap,
-        aligned_subspace_overlap=overlap_of(owner.unit_space, row_space_basis(centred(aligned))),
+        aligned_subspace_overlap=overlap_of(owner.unit_space, space),
         aligned_predictability=_predictability(owner.units, aligned, notes),
     )
