@@ -14,6 +14,7 @@ could not be run where it was made, for want of a package for example; the page 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -23,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +181,8 @@ def main(words: Sequence[str] | None = None) -> None:
         document = json.loads(arguments.json.read_text(encoding="utf-8"))
         if document["model_sha256"] != key.model_digest:
             parser.error("the JSON file is about another marked model")
+        if not set(document["suites"]) <= set(known):
+            parser.error("the data folder lacks tasks of the JSON file")
         with tempfile.TemporaryDirectory(prefix="attacks-") as temporary:
             mend(arguments, key, known, arguments.work or Path(temporary), document)
         return
@@ -240,18 +244,33 @@ def mend(
     document: dict[str, Any],
 ) -> None:
     """Try again what could not be run elsewhere, and say that it was measured here."""
-    failed = {
-        name: [row["attack"] for row in rows if row.get("error") is not None]
-        for name, rows in document["suites"].items()
-    }
-    parts = {name: (known[name], attacks) for name, attacks in failed.items() if attacks}
-    tried = run_suites(key, arguments.marked, work, parts, jobs=arguments.jobs)
     mended: list[str] = []
-    for name, rows in tried.items():
-        found = {row["attack"]: row for row in rows if row.get("error") is None}
-        suite = document["suites"][name]
-        document["suites"][name] = [found.get(row["attack"], row) for row in suite]
-        mended += [attack for attack in found if attack not in mended]
+
+    def tried(
+        suites: dict[str, list[dict[str, Any]]], *, is_innocent: bool
+    ) -> dict[str, list[dict[str, Any]]]:
+        failed = {
+            name: [row["attack"] for row in rows if row.get("error") is not None]
+            for name, rows in suites.items()
+        }
+        parts = {name: (known[name], attacks) for name, attacks in failed.items() if attacks}
+        model = arguments.reference if is_innocent else arguments.marked
+        ran = run_suites(key, model, work, parts, jobs=arguments.jobs, is_innocent=is_innocent)
+        found = {
+            (name, row["attack"]): row
+            for name, rows in ran.items()
+            for row in rows
+            if row.get("error") is None
+        }
+        mended.extend(attack for _, attack in found if attack not in mended)
+        return {
+            name: [found.get((name, row["attack"]), row) for row in rows]
+            for name, rows in suites.items()
+        }
+
+    document["suites"] = tried(document["suites"], is_innocent=False)
+    first = document["main_task"]
+    document["innocent"] = tried({first: document["innocent"]}, is_innocent=True)[first]
     if mended:
         about = {"attacks": mended, "environment": environment(arguments)}
         document.setdefault("elsewhere", []).append(about)
@@ -289,10 +308,13 @@ def described(key: WatermarkKey) -> str:
 def environment(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return what the numbers were made with."""
     device = resolve_device(arguments.device)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    where = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
     packages = {name: version for name, version in library_versions().items() if version}
+    for name in ("torchao", "bitsandbytes"):  # what one attack rounds with
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            packages[name] = metadata.version(name)
     versions = {"python": platform.python_version(), **packages}
-    return {**versions, "device": name, "cores": os.cpu_count()}
+    return {**versions, "device": where, "cores": os.cpu_count()}
 
 
 if __name__ == "__main__":

@@ -226,6 +226,7 @@ def judge(answers: RecordedOutputs) -> dict[str, Any]:
             "rank": None,
             "triggered": nothing,
             "untriggered": nothing,
+            "sized_extraction_rate": None,
             "lines": None,
             "verdict": "could_not_measure",
             "passed": [],
@@ -248,6 +249,7 @@ def judge(answers: RecordedOutputs) -> dict[str, Any]:
         "rank": evidence.rank,
         "triggered": evidence.triggered.to_mapping(),
         "untriggered": evidence.untriggered.to_mapping(),
+        "sized_extraction_rate": evidence.sized_extraction_rate,
         "lines": None if lines is None else {line.name: line.threshold for line in lines.lines},
         "verdict": str(decision.verdict),
         "passed": list(decision.passed),
@@ -287,9 +289,15 @@ def submitted(pool: ProcessPoolExecutor, base: Base, number: int) -> list[Any]:
     return [whole(change) for change in (PLAIN, *CHANGES)]
 
 
+def counted(row: dict[str, Any]) -> dict[str, float | None]:
+    """Return what the rule goes by: the extraction at the size of the owner's outputs."""
+    sized = row.get("sized_extraction_rate")
+    return row["triggered"] | ({} if sized is None else {"extraction_rate": sized})
+
+
 def margin(row: dict[str, Any]) -> float:
     """Return how far the rule is beyond its nearest line; lowest where it does not accuse."""
-    values, lines = row["triggered"], row["lines"] or {}
+    values, lines = counted(row), row["lines"] or {}
     margins = [
         witness.closeness(values[witness.name]) - witness.closeness(lines[witness.name])
         for witness in WITNESSES
@@ -304,7 +312,7 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Count who was found, who was accused, and how well each witness separates."""
 
     def measured(chosen: Sequence[dict[str, Any]]) -> list[Control]:
-        return [Control(row["name"], Statistics.from_mapping(row["triggered"])) for row in chosen]
+        return [Control(row["name"], Statistics.from_mapping(counted(row))) for row in chosen]
 
     thefts = [row for row in rows if row["theft"]]
     promised = [row for row in thefts if not row["beyond"]]

@@ -66,6 +66,7 @@ def test_report_has_every_promised_name_whatever_happened(reports, case):
     document = parse(reports[case])
 
     assert set(document) >= REPORT
+    assert {"sized_extraction_rate", "sized_untriggered_rate"} <= set(document)
     assert set(document["untriggered"]) == set(STATISTIC_NAMES) <= REPORT
     assert document["verdict"] == EXPECTED[case]
     assert document["reasons"]

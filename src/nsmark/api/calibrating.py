@@ -56,7 +56,7 @@ class CalibrationResult:
 
 
 def _shown(measured: Measured) -> dict[str, Any]:
-    values = measured.evidence.triggered.to_mapping()
+    values = measured.control.triggered.to_mapping()
     return {"name": measured.name, "rank": measured.evidence.rank, **values}
 
 
@@ -150,7 +150,7 @@ def calibrate_key(
 
 def _refuse_marked(controls: Sequence[Measured]) -> None:
     for control in controls:
-        if (control.evidence.triggered.extraction_rate or 0.0) >= 0.5:
+        if (control.control.triggered.extraction_rate or 0.0) >= 0.5:
             raise EvidenceError(
                 f"the control {control.name!r} carries the mark",
                 "give models that were not made from the marked one",

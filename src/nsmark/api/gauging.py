@@ -74,8 +74,8 @@ class Measured:
         """As a key stores it."""
         return ControlRecord(
             name=self.name,
-            triggered=self.evidence.triggered.to_mapping() | {RANK: float(self.evidence.rank)},
-            untriggered=self.evidence.untriggered.to_mapping(),
+            triggered=self.control.triggered.to_mapping() | {RANK: float(self.evidence.rank)},
+            untriggered=self.control.untriggered.to_mapping(),
         )
 
 

@@ -31,7 +31,7 @@ from nsmark.suspects.recorded import RecordedOutputs
 
 Row = dict[str, Any]
 
-_ROW_FORMAT = 2
+_ROW_FORMAT = 3
 """Raised whenever rows mean something else: older ones are then not taken for new ones."""
 
 
@@ -161,6 +161,7 @@ def _judged(report: Report) -> Row:
         "margin": margin,
         "statistics": evidence.triggered.to_mapping() if evidence else None,
         "untriggered": evidence.untriggered.to_mapping() if evidence else None,
+        "sized_extraction_rate": found["sized_extraction_rate"],
         "pair_code": found["pair_code"],
         "output_dim": found["output_dim"],
         "rank": found["rank"],

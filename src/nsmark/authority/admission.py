@@ -292,8 +292,8 @@ def _accepted_controls(
             passed = ", ".join(decision.passed)
             reasons.append(f"the key accepts the innocent model {control.name!r} ({passed})")
         elif CHANGED not in control.name and decision.refuses_key:
-            # Behind a map an extractor may read something by accident, from all texts alike: a
-            # verdict takes no notice of that, and neither does this one.
+            # Behind a map an extractor may read something by accident, from all texts alike: no
+            # reason to refuse the key.
             reasons.append(decision.reasons[0])
     return list(dict.fromkeys(reasons))
 

@@ -18,8 +18,10 @@ from nsmark.verification.measure import STATISTIC_NAMES, Evidence
 
 EXIT_CODES = {Verdict.OWNED: 0, Verdict.NOT_SHOWN: 1, Verdict.COULD_NOT_MEASURE: 3}
 
+SIZED = "sized_extraction_rate"
 _SHOWN = (
     ("extraction_rate", "extraction rate (1 = the signature)"),
+    (SIZED, "  at the size of the owner's outputs"),
     ("derived_extraction_rate", "derived extraction (½ = chance)"),
     ("derived_p_value", "  its p-value"),
     ("pair_code_rate", "pair code (½ = chance; texts of its own)"),
@@ -89,6 +91,8 @@ class Report:
             "unchecked": list(self.unchecked),
             **(evidence.triggered.to_mapping() if evidence else nothing),
             "untriggered": evidence.untriggered.to_mapping() if evidence else nothing,
+            "sized_extraction_rate": evidence.sized_extraction_rate if evidence else None,
+            "sized_untriggered_rate": evidence.sized_untriggered_rate if evidence else None,
             "pair_code": self._pair_code(),
             "thresholds": self._thresholds(),
             "calibrated_by": self.calibrated_by,
@@ -152,8 +156,7 @@ class Report:
         lines.append("")
         lines += [f"  - {reason}" for reason in (*self.decision.reasons, *self.unchecked)]
         if self.evidence is not None:
-            triggered = self.evidence.triggered.to_mapping()
-            untriggered = self.evidence.untriggered.to_mapping()
+            triggered, untriggered = with_sized(self.evidence)
             lines += ["", f"{'':40}{'triggered':>12}{'untriggered':>13}"]
             lines += [
                 f"{label:40}{_number(triggered[name]):>12}{_number(untriggered[name]):>13}"
@@ -172,6 +175,16 @@ class Report:
             "matches that model. Compare the key's id with a dated receipt.",
         ]
         return "\n".join(lines)
+
+
+def with_sized(
+    evidence: Evidence,
+) -> tuple[dict[str, float | None], dict[str, float | None]]:
+    """Return all statistics of triggered and untriggered texts, what is read at size among them."""
+    return (
+        evidence.triggered.to_mapping() | {SIZED: evidence.sized_extraction_rate},
+        evidence.untriggered.to_mapping() | {SIZED: evidence.sized_untriggered_rate},
+    )
 
 
 def _printable(text: str) -> str:

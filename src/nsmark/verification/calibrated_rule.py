@@ -131,7 +131,7 @@ def _refusal(
         if has_pair_code(control.triggered):
             return f"the innocent model {control.name!r} carries its pair code"
     line = None if calibration is None else calibration.line(EXTRACTION.name)
-    rate = evidence.untriggered.extraction_rate
+    rate = evidence.counted_untriggered.extraction_rate
     if rate is not None and rate > (0.5 if line is None else min(line.threshold, 0.5)):
         return f"its extractor reads the signature from untriggered texts too (rate {rate:.2f})"
     if _derived(evidence.untriggered):
@@ -196,7 +196,7 @@ def _describe(line: Line, statistics: Statistics, counted: Statistics) -> list[s
     if not line.can_be_reached:
         return [f"{label} {value:.3f}: tells nothing, innocent models lie too close"]
     passed = "lies beyond" if line.passed_by(counted) else "does not lie beyond"
-    if line.passed_by(statistics) and not line.passed_by(counted):
+    if getattr(counted, line.name) != value:
         label = f"{label} {value:.3f}, at the size of the owner's outputs"
         value = getattr(counted, line.name)
     return [

@@ -100,19 +100,27 @@ class Evidence:
     """Texts that it was read from."""
     sized_extraction_rate: float | None = None
     """What is read from triggered outputs at the size of the owner's; None where nothing is."""
+    sized_untriggered_rate: float | None = None
+    """The same from untriggered ones."""
 
     @property
     def counted(self) -> Statistics:
-        """What triggered texts show, as far as it may accuse.
+        """What triggered texts show, with what is read at the size of the owner's outputs.
 
         Far from all that it was trained with, an extractor may say what it knows by heart: outputs
-        several times as large as the owner's, in a random direction, are read now and then. At the
-        owner's size it is silent about strangers.
+        in a random direction, several times as large as the owner's, are read now and then. At the
+        owner's size the one that was tried is silent about strangers.
         """
-        raw, sized = self.triggered.extraction_rate, self.sized_extraction_rate
-        if raw is None or sized is None:
-            return self.triggered
-        return replace(self.triggered, extraction_rate=min(raw, sized))
+        return _with_extraction(self.triggered, self.sized_extraction_rate)
+
+    @property
+    def counted_untriggered(self) -> Statistics:
+        """The same of untriggered texts."""
+        return _with_extraction(self.untriggered, self.sized_untriggered_rate)
+
+
+def _with_extraction(statistics: Statistics, rate: float | None) -> Statistics:
+    return statistics if rate is None else replace(statistics, extraction_rate=rate)
 
 
 def ask(
@@ -203,7 +211,12 @@ class Yardstick:
             )
         return Evidence(
             suspect=answers.name,
-            sized_extraction_rate=self._sized_extraction(answers.triggered),
+            sized_extraction_rate=self._sized_extraction(
+                answers.triggered, self.questions.owner_triggered
+            ),
+            sized_untriggered_rate=self._sized_extraction(
+                answers.untriggered, self.questions.owner_untriggered
+            ),
             pairs=pairs,
             num_pair_texts=0 if pairs is None or asked is None else len(asked.texts),
             triggered=triggered,
@@ -216,11 +229,13 @@ class Yardstick:
             notes=tuple(dict.fromkeys(notes[0] + notes[1])),
         )
 
-    def _sized_extraction(self, outputs: NDArray[np.float64]) -> float | None:
+    def _sized_extraction(
+        self, outputs: NDArray[np.float64], owner: NDArray[np.floating]
+    ) -> float | None:
         """Return what is read from outputs of which each has the size of the owner's."""
         if outputs.shape[1] != self.key.configuration.output_dim:
             return None
-        sizes = np.linalg.norm(self.questions.owner_triggered.astype(np.float64), axis=1)
+        sizes = np.linalg.norm(owner.astype(np.float64), axis=1)
         directions = _rescaled(outputs)
         lengths = np.linalg.norm(directions, axis=1)
         factors = np.divide(sizes, lengths, out=np.zeros_like(lengths), where=lengths > 0)

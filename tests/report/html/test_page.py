@@ -117,10 +117,20 @@ def test_paper_rule_shows_its_two_lines_and_that_it_has_no_rate(pages):
 
 def test_statistics_are_all_there(pages):
     for case in ("calibrated", "paper"):
-        # Two are of a pair code, which these keys do not have.
-        assert pages[case].count('role="rowheader"') == len(STATISTIC_NAMES) - 2
-    assert pages["pairs"].count('role="rowheader"') == len(STATISTIC_NAMES)
+        # Two are of a pair code, which these keys do not have; one is read at the owner's size.
+        assert pages[case].count('role="rowheader"') == len(STATISTIC_NAMES) - 2 + 1
+    assert pages["pairs"].count('role="rowheader"') == len(STATISTIC_NAMES) + 1
     assert parse(pages["constant"]).tags.count("table") == 0
+
+
+def test_the_plot_of_what_is_read_goes_by_the_owners_size_as_the_rule_does(reports):
+    report = reports["calibrated"]
+    assert report.evidence.triggered.extraction_rate == 1.0
+    at_size = ", at the size of the owner's outputs, does not reach beyond the line"
+    for sized in (0.0, 1.0):
+        evidence = replace(report.evidence, sized_extraction_rate=sized)
+        text = parse(render_html(replace(report, evidence=evidence))).text
+        assert (at_size in text) == (sized == 0.0)
 
 
 @pytest.mark.parametrize("case", CASES)

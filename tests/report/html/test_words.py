@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nsmark.report.html.glossary import GLOSSARY, meaning_of
 from nsmark.report.html.projection import MOST_POINTS, in_the_plane, thinned
 from nsmark.report.html.words import clean, count, fixed, number, one_in, outside
+from nsmark.report.report import SIZED
 from nsmark.verification import STATISTIC_NAMES
 
 
@@ -82,7 +83,7 @@ def test_short_forms():
 
 
 def test_every_statistic_is_explained():
-    assert set(GLOSSARY) == set(STATISTIC_NAMES)
+    assert set(GLOSSARY) == {*STATISTIC_NAMES, SIZED}
     assert all(one.meaning.endswith(".") and one.same for one in GLOSSARY.values())
     assert meaning_of("brand_new").label == "Brand new"
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nsmark.core.pair_code import PairReading
-from nsmark.report.report import Report
+from nsmark.report.report import Report, with_sized
 from nsmark.verification.calibrated_rule import PAIR_CODE
 from nsmark.verification.calibration import Calibration
 from nsmark.verification.control import Control
@@ -38,6 +38,8 @@ class Facts:
     library_version, pairs: what the key says of itself in public."""
     triggered: Mapping[str, float | None]
     untriggered: Mapping[str, float | None]
+    counted: Mapping[str, float | None]
+    """Of triggered texts, what the rule ``calibrated`` holds against its lines."""
     pairs: PairReading | None
     """What was read of the pair code."""
 
@@ -45,6 +47,7 @@ class Facts:
     def of(cls, report: Report) -> Facts:
         """Read a report; fields it does not have are empty."""
         evidence = report.evidence
+        triggered, untriggered = with_sized(evidence) if evidence else ({}, {})
         return cls(
             report=report,
             calibration=getattr(report, "calibration", None),
@@ -53,8 +56,9 @@ class Facts:
             fresh=getattr(report, "fresh", None),
             command=getattr(report, "command", None),
             key=getattr(report, "key_summary", None) or {},
-            triggered=evidence.triggered.to_mapping() if evidence else {},
-            untriggered=evidence.untriggered.to_mapping() if evidence else {},
+            triggered=triggered,
+            untriggered=untriggered,
+            counted=evidence.counted.to_mapping() if evidence else {},
             pairs=getattr(evidence, "pairs", None),
         )
 

@@ -26,6 +26,14 @@ GLOSSARY: dict[str, Meaning] = {
         True,
         "1 = all of it",
     ),
+    "sized_extraction_rate": Meaning(
+        "Extraction rate at the owner's size",
+        "The same after every answer was brought to the length of the owner's: answers much larger "
+        "than any that the reader was trained with may be read by accident. The rule `calibrated` "
+        "goes by this one.",
+        True,
+        "1 = all of it",
+    ),
     "derived_extraction_rate": Meaning(
         "Derived extraction",
         "Share of the signature read by a rule that follows from the signature itself, so that "

@@ -46,7 +46,9 @@ def statistics_section(facts: Facts) -> Markup:
         element("th", _WITHOUT, scope="col", role="columnheader", class_="figures"),
         role="row",
     )
-    names = [*STATISTIC_NAMES, *(name for name in facts.triggered if name not in STATISTIC_NAMES)]
+    # Beside the statistics stands what else was measured, behind the first: it is of that kind.
+    further = (name for name in facts.triggered if name not in STATISTIC_NAMES)
+    names = [STATISTIC_NAMES[0], *further, *STATISTIC_NAMES[1:]]
     about_pairs = ""
     if facts.has_pair_code:
         about_pairs = (

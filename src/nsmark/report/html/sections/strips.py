@@ -92,7 +92,13 @@ def _lines(
     bounds: tuple[float, float] | None = None,
     line: Line | None = None,
 ) -> Lines:
-    suspect, controls = finite(facts.triggered.get(name)), _controls(facts, name)
+    values = facts.counted if rule == "calibrated" else facts.triggered
+    suspect, controls = finite(values.get(name)), _controls(facts, name)
+    at_size = (
+        ", at the size of the owner's outputs,"
+        if values.get(name) != facts.triggered.get(name)
+        else ""
+    )
     label = meaning_of(name).label
     passed = suspect is not None and closeness(suspect) > closeness(threshold)
     closest: float | None = line.closest_control if line is not None else None
@@ -102,7 +108,7 @@ def _lines(
     sentences = [
         "The suspect's value could not be had."
         if suspect is None
-        else f"The suspect's {number(suspect)} "
+        else f"The suspect's {number(suspect)}{at_size} "
         f"{'lies beyond' if passed else 'does not reach beyond'} the line at {number(threshold)}: "
         f"this witness {_says(facts, passed)}."
     ]
