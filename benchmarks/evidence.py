@@ -290,9 +290,11 @@ def submitted(pool: ProcessPoolExecutor, base: Base, number: int) -> list[Any]:
 
 
 def counted(row: dict[str, Any]) -> dict[str, float | None]:
-    """Return what the rule goes by: the extraction at the size of the owner's outputs."""
-    sized = row.get("sized_extraction_rate")
-    return row["triggered"] | ({} if sized is None else {"extraction_rate": sized})
+    """Return what the rule goes by: what is read at the size of the owner's outputs, too."""
+    values, sized = row["triggered"], row.get("sized_extraction_rate")
+    if sized is None:
+        return dict(values)
+    return values | {"extraction_rate": min(values["extraction_rate"], sized)}
 
 
 def margin(row: dict[str, Any]) -> float:

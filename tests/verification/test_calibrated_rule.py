@@ -81,13 +81,6 @@ def test_what_only_outputs_of_another_size_show_does_not_count():
         for reason in decision.reasons
     )
 
-    # Nor does it speak against a key: a thief can make his answers large.
-    told = replace(INNOCENT, extraction_rate=0.9)
-    stolen = replace(evidence(told, predictability=0.9), sized_untriggered_rate=0.0)
-    assert decide_calibrated(stolen, LINES, CONTROLS).passed == ("predictability",)
-    stolen = replace(stolen, sized_untriggered_rate=0.9)
-    assert decide_calibrated(stolen, LINES, CONTROLS).refuses_key
-
     same = replace(evidence(extraction_rate=0.9), sized_extraction_rate=0.9)
     assert decide_calibrated(same, LINES, CONTROLS).passed == ("extraction_rate",)
 

@@ -131,7 +131,7 @@ def _refusal(
         if has_pair_code(control.triggered):
             return f"the innocent model {control.name!r} carries its pair code"
     line = None if calibration is None else calibration.line(EXTRACTION.name)
-    rate = evidence.counted_untriggered.extraction_rate
+    rate = evidence.untriggered.extraction_rate
     if rate is not None and rate > (0.5 if line is None else min(line.threshold, 0.5)):
         return f"its extractor reads the signature from untriggered texts too (rate {rate:.2f})"
     if _derived(evidence.untriggered):

@@ -30,4 +30,4 @@ class Control:
 def control_of(evidence: Evidence, name: str | None = None) -> Control:
     """Return a measured model as a control."""
     name = evidence.suspect if name is None else name
-    return Control(name, evidence.counted, evidence.rank, evidence.counted_untriggered)
+    return Control(name, evidence.counted, evidence.rank, evidence.untriggered)

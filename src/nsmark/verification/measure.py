@@ -105,22 +105,17 @@ class Evidence:
 
     @property
     def counted(self) -> Statistics:
-        """What triggered texts show, with what is read at the size of the owner's outputs.
+        """What triggered texts show, as far as it may accuse.
 
         Far from all that it was trained with, an extractor may say what it knows by heart: outputs
         in a random direction, several times as large as the owner's, are read now and then. At the
-        owner's size the one that was tried is silent about strangers.
+        owner's size the one that was tried is silent about strangers. So both must read: what is
+        silent as it is, counts for nothing at another size either.
         """
-        return _with_extraction(self.triggered, self.sized_extraction_rate)
-
-    @property
-    def counted_untriggered(self) -> Statistics:
-        """The same of untriggered texts."""
-        return _with_extraction(self.untriggered, self.sized_untriggered_rate)
-
-
-def _with_extraction(statistics: Statistics, rate: float | None) -> Statistics:
-    return statistics if rate is None else replace(statistics, extraction_rate=rate)
+        raw, sized = self.triggered.extraction_rate, self.sized_extraction_rate
+        if raw is None or sized is None:
+            return self.triggered
+        return replace(self.triggered, extraction_rate=min(raw, sized))
 
 
 def ask(

@@ -30,7 +30,7 @@ GLOSSARY: dict[str, Meaning] = {
         "Extraction rate at the owner's size",
         "The same after every answer was brought to the length of the owner's: answers much larger "
         "than any that the reader was trained with may be read by accident. The rule `calibrated` "
-        "goes by this one.",
+        "goes by the lower of both.",
         True,
         "1 = all of it",
     ),
