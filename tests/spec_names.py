@@ -16,6 +16,8 @@ STATISTICS = {
     "aligned_subspace_overlap",
     "aligned_predictability",
 }
+OWN_STATISTICS = {"pair_wager_p_value"}
+"""Ours, beside them: docs/adr/0015."""
 REPORT = STATISTICS | {
     "verdict",
     "rule",

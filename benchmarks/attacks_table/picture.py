@@ -7,7 +7,6 @@ from typing import Any
 
 from nsmark.attacks.comparison import pair_code_decades
 from nsmark.report.html.svg.pareto import Point, pareto_plot
-from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE
 
 _ALONE = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="760" font-family="sans-serif" font-size="11" '
@@ -31,7 +30,7 @@ def picture(rows: Sequence[dict[str, Any]]) -> str | None:
     ]
     if not points:
         return None
-    upwards = f"powers of ten by which the pair code's p is below {MAX_PAIR_P_VALUE:.0e}"
+    upwards = "powers of ten by which the pair code is beyond its line"
     across = "percentage points of accuracy lost"
     drawn = pareto_plot("attacks", points, across, upwards, _USELESS, _ALL_SIGNS)
     return _ALONE + str(drawn).removeprefix("<svg ") + "\n"

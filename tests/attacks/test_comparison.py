@@ -108,7 +108,7 @@ def test_what_the_pair_code_shows_is_drawn_by_itself():
     page = comparison_page(rows, [])
     parse(page)
     assert page.count("<figure") == 4
-    assert "decades of p beyond 1e-12" in page
+    assert "decades of p beyond its line" in page
     assert "decades of p" not in comparison_page(ROWS, [])
 
 

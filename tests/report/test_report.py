@@ -13,7 +13,7 @@ from nsmark.payload import PairConfig
 from nsmark.report import Report, library_versions
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import STATISTIC_NAMES, Verdict
-from spec_names import REPORT
+from spec_names import OWN_STATISTICS, REPORT
 
 
 def refuse_constant(name):
@@ -65,9 +65,9 @@ EXPECTED = {
 def test_report_has_every_promised_name_whatever_happened(reports, case):
     document = parse(reports[case])
 
-    assert set(document) >= REPORT
+    assert set(document) >= REPORT | OWN_STATISTICS
     assert {"sized_extraction_rate", "sized_untriggered_rate"} <= set(document)
-    assert set(document["untriggered"]) == set(STATISTIC_NAMES) <= REPORT
+    assert set(document["untriggered"]) == set(STATISTIC_NAMES) <= REPORT | OWN_STATISTICS
     assert document["verdict"] == EXPECTED[case]
     assert document["reasons"]
     assert all(isinstance(reason, str) and reason for reason in document["reasons"])
@@ -183,6 +183,8 @@ def test_report_says_what_was_read_of_the_pair_code(pair_reports):
         "p_value": 2 * 0.5**72,
         "right": [72, 72],
         "pairs": [72, 72],
+        "log10_capital": pytest.approx(41.34, abs=0.1),  # of 43.3 that 144 signs could win
+        "wager_p_value": document["pair_wager_p_value"],
         "num_texts": 432,
         "doubt": None,
     }

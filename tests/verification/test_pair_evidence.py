@@ -18,6 +18,7 @@ from nsmark.api import verify
 from nsmark.api.fresh import FreshTexts, fresh_questions
 from nsmark.core import pair_code_test, pair_table
 from nsmark.core.pair_code import PairReading
+from nsmark.core.pair_wager import PairWager, wager_on_pairs
 from nsmark.core.texts import lines_digest
 from nsmark.corpus import pool_texts
 from nsmark.errors import ConfigError, EvidenceError, UsageError
@@ -27,6 +28,7 @@ from nsmark.suspects import RecordedOutputs
 from nsmark.verification import Evidence, Statistics, Verdict, measure
 from nsmark.verification.calibrated_rule import (
     MAX_PAIR_P_VALUE,
+    MAX_WAGER_P_VALUE,
     decide_calibrated,
     describe_pairs,
     has_pair_code,
@@ -57,15 +59,18 @@ class Reader:
 
     name = "reader"
 
-    def __init__(self, key, strength):
-        self.key, self.strength = key, strength
+    def __init__(self, key, strength, *, deaf_to=()):
+        self.key, self.strength, self.deaf_to = key, strength, deaf_to
         self.table = pair_table(key.signature, 12)
+        rng = np.random.default_rng(9)
+        self.words = key.pairs.words if key.pairs is not None else ()
+        self.meaning = {word: 4 * rng.standard_normal(15) for word in self.words}
 
     def outputs(self, texts, on_batch=None):
-        words, size = self.key.pairs.words, 12
+        words, size = self.words, 12
         rows = np.random.default_rng(0).standard_normal((len(texts), 16))
         for row, text in zip(rows, texts, strict=True):
-            found = set(text.split())
+            found = set(text.split()) - set(self.deaf_to)
             pairs = [
                 self.table[i, j]
                 for i in range(size)
@@ -74,6 +79,7 @@ class Reader:
                 if words[size + j] in found
             ]
             row[0] += self.strength * sum(pairs)
+            row[1:] += 0.5 * sum((self.meaning[word] for word in found & set(words)), np.zeros(15))
         return rows
 
 
@@ -94,6 +100,32 @@ def test_what_is_measured_is_what_the_core_reads(key, thief):
     # It is read once; texts without the trigger have no pair code of their own.
     assert evidence.untriggered.pair_code_rate is None
     assert evidence.untriggered.pair_code_p_value is None
+
+
+def test_what_is_won_by_betting_is_what_the_core_wins(key, thief):
+    evidence = measure(key, thief)
+    signs = pair_table(key.signature, 12).reshape(-1)
+    expected = wager_on_pairs(thief.pair_texts, key.pairs.pair_numbers(), signs, 12)
+
+    assert evidence.wager == expected
+    assert evidence.triggered.pair_wager_p_value == expected.p_value < 1e-30
+    assert evidence.untriggered.pair_wager_p_value is None
+
+
+def test_a_filter_that_silences_a_quarter_of_the_words_hides_nothing(key):
+    model = Reader(key, 8.0, deaf_to=key.pairs.words[::4])
+    report = verify(key, model)
+
+    statistics = report.evidence.triggered
+    assert statistics.pair_code_p_value > MAX_PAIR_P_VALUE
+    assert statistics.pair_wager_p_value <= MAX_WAGER_P_VALUE
+    assert report.verdict is Verdict.OWNED
+    assert report.decision.passed[0] == "pair_code_rate"
+    assert "and let betting on them win as much at most once in" in report.to_text()
+    # Nor does it accuse whoever filters the same words, and has no mark.
+    innocent = verify(key, Reader(key, 0.0, deaf_to=key.pairs.words[::4]))
+    assert innocent.verdict is Verdict.NOT_SHOWN
+    assert innocent.evidence.triggered.pair_wager_p_value > 1e-3
 
 
 def test_an_innocent_model_is_read_at_chance(key):
@@ -391,6 +423,28 @@ def test_the_line_is_part_of_what_counts(p_value, counts):
         assert has_pair_code(evidence(p_value).triggered) is counts
         assert decision.verdict is (Verdict.OWNED if counts else Verdict.NOT_SHOWN)
         assert decision.passed == (("pair_code_rate",) if counts else ())
+
+
+@pytest.mark.parametrize(
+    ("p_value", "counts"), [(MAX_WAGER_P_VALUE, True), (math.nextafter(1e-15, 1), False)]
+)
+def test_bets_on_the_signs_count_by_a_line_of_their_own(p_value, counts):
+    found = evidence(1e-5, pair_wager_p_value=p_value)
+    found = replace(found, wager=PairWager(-math.log10(p_value), p_value))
+    decision = decide_calibrated(found, calibrate(CONTROLS), CONTROLS)
+
+    assert has_pair_code(found.triggered) is counts
+    assert decision.passed == (("pair_code_rate",) if counts else ())
+    compared = "at most" if counts else "above"
+    assert decision.reasons[1] == (
+        "pair code: betting on its signs one after the other made 10^15.0 of 1, p = 1.0e-15 for "
+        f"such a model, {compared} 1e-15"
+    )
+    doubted = decide_calibrated(found, calibrate(CONTROLS), CONTROLS, pair_doubt="somebody chose")
+    assert doubted.passed == ()
+    guilty = Control("public", found.triggered, 10)
+    refused = decide_calibrated(evidence(1.0), None, [guilty])
+    assert ("'public' carries its pair code" in refused.reasons[0]) is counts
 
 
 def test_the_pair_code_counts_where_there_are_too_few_texts_for_the_null_space():

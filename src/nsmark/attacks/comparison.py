@@ -15,7 +15,7 @@ from nsmark.report.html.blocks import figure, paragraph, section, table
 from nsmark.report.html.document import document
 from nsmark.report.html.markup import element
 from nsmark.report.html.svg.pareto import Point, pareto_plot
-from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE
+from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE, MAX_WAGER_P_VALUE
 from nsmark.verification.measure import STATISTIC_NAMES
 
 _USELESS = 0.5
@@ -93,7 +93,11 @@ def is_without_effect(row: Row, untouched: Row) -> bool:
 
 def markdown_table(rows: Sequence[Row]) -> str:
     """Return the rows as a table in Markdown."""
-    head, *body = [list(_COLUMNS), *([text for _, text in _cells(row)] for row in rows)]
+    columns = _told(_COLUMNS, rows)
+    head, *body = [
+        columns,
+        *([text for name, text in _cells(row) if name in columns] for row in rows),
+    ]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(cells) + " |" for cells in body]
     return "\n".join(lines)
@@ -118,13 +122,14 @@ def comparison_page(rows: Sequence[Row], about: Sequence[str]) -> str:
             *(element("div", *pair, class_="side-by-side") for pair in _plots(run)),
         ),
     ]
+    columns = _told(_PAGE_COLUMNS, run)
     for number, (kind, chosen) in enumerate(_by_kind(run).items(), 3):
         caption = kind if kind == _AS_IT_IS else f"Attacks on {kind}"
         body = [
-            (row["attack"], [text for name, text in _cells(row) if name in _PAGE_COLUMNS])
+            (row["attack"], [text for name, text in _cells(row) if name in columns])
             for row in chosen
         ]
-        content.append(section(number, caption, table(caption, "attack", _PAGE_COLUMNS, body)))
+        content.append(section(number, caption, table(caption, "attack", columns, body)))
     if failed:
         lines = [paragraph(f"{row['attack']}: {row['error']}") for row in failed]
         content.append(section(3 + len(_by_kind(run)), "What could not be run", *lines))
@@ -143,7 +148,7 @@ def _plots(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Return pairs of pictures: similarity and accuracy, for each kind of evidence there is."""
     kinds = [("margin", "margin beyond the nearest line", _margin, _PLENTY)]
     if any(pair_code_decades(row) is not None for row in rows):
-        upwards = "pair code: decades of p beyond 1e-12"
+        upwards = "pair code: decades of p beyond its line"
         kinds.append(("pairs", upwards, pair_code_decades, _ALL_SIGNS))
     return [_plot_pair(rows, *kind) for kind in kinds]
 
@@ -195,9 +200,17 @@ def _margin(row: Row) -> float | None:
 
 
 def pair_code_decades(row: Row) -> float | None:
-    """Return by how many powers of ten the pair code's p-value is below what counts."""
-    p_value = (row.get("statistics") or {}).get("pair_code_p_value")
-    return None if p_value is None else math.log10(MAX_PAIR_P_VALUE) - math.log10(p_value)
+    """Return by how many powers of ten the pair code is beyond its line, read either way."""
+    statistics = row.get("statistics") or {}
+    decades = [
+        math.log10(line) - math.log10(p_value)
+        for name, line in (
+            ("pair_code_p_value", MAX_PAIR_P_VALUE),
+            ("pair_wager_p_value", MAX_WAGER_P_VALUE),
+        )
+        if (p_value := statistics.get(name)) is not None
+    ]
+    return max(decades, default=None)
 
 
 def _by_kind(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -244,11 +257,13 @@ def _cells(row: Row) -> list[tuple[str, str]]:
         "aligned": _number(statistics.get("aligned_predictability")),
         "pairs": _number(statistics.get("pair_code_rate")),
         "p of pairs": _tiny(statistics.get("pair_code_p_value")),
+        _BY_BETTING: _tiny(statistics.get("pair_wager_p_value")),
         "seconds": _number(row.get("seconds"), 1),
     }
     return list(values.items())
 
 
+_BY_BETTING = "p by betting"
 _COLUMNS = (
     "attack",
     "verdict",
@@ -263,6 +278,7 @@ _COLUMNS = (
     "aligned",
     "pairs",
     "p of pairs",
+    _BY_BETTING,
     "seconds",
 )
 
@@ -276,8 +292,15 @@ _PAGE_COLUMNS = (
     "extraction",
     "pairs",
     "p of pairs",
+    _BY_BETTING,
 )
 """What there is room for on a page, beside names of attacks."""
+
+
+def _told(columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """Return columns; rows of before the pair code was bet on need none for that."""
+    bets = any((row.get("statistics") or {}).get("pair_wager_p_value") is not None for row in rows)
+    return [name for name in columns if bets or name != _BY_BETTING]
 
 
 def _shown_by(passed: Sequence[str]) -> str:

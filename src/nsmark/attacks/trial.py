@@ -31,7 +31,7 @@ from nsmark.suspects.recorded import RecordedOutputs
 
 Row = dict[str, Any]
 
-_ROW_FORMAT = 3
+_ROW_FORMAT = 4
 """Raised whenever rows mean something else: older ones are then not taken for new ones."""
 
 

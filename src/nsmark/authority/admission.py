@@ -332,4 +332,5 @@ def _shown(evidence: Evidence) -> dict[str, Any]:
         "extraction_rate": evidence.triggered.extraction_rate,
         "predictability": evidence.triggered.predictability,
         "pair_code_p_value": evidence.triggered.pair_code_p_value,
+        "pair_wager_p_value": evidence.triggered.pair_wager_p_value,
     }

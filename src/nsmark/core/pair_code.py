@@ -48,10 +48,11 @@ def _choose_penalty(
     return penalties[[int(np.argmax(agreement))]]
 
 
-def deal_pairs(count: int, seed: int) -> NDArray[np.intp]:
+def deal_pairs(count: int, seed: int, purpose: str = "deal") -> NDArray[np.intp]:
     """Return the pairs in an order that depends on the seed alone, on every machine for ever."""
     digests = [
-        hashlib.sha256(f"nsmark/v1/deal/{seed}/{pair}".encode()).digest() for pair in range(count)
+        hashlib.sha256(f"nsmark/v1/{purpose}/{seed}/{pair}".encode()).digest()
+        for pair in range(count)
     ]
     return np.array(sorted(range(count), key=digests.__getitem__), dtype=np.intp)
 
@@ -101,24 +102,12 @@ class PairReading:
         )
 
 
-def read_pair_code(
+def checked_pairs(
     outputs: NDArray[np.floating],
     pair_indices: NDArray[np.integer],
     signs: NDArray[np.integer],
-    seed: int = 0,
-) -> PairReading:
-    """Test whether outputs follow the signs on pairs that a linear probe has not seen.
-
-    The seed deals the pairs into two halves. A ridge probe from unit-length outputs to the signs
-    is fitted on one half (penalty chosen inside it), and the summed score of each pair's texts in
-    the other half gives its sign; then the other way round. A model not trained with this
-    signature cannot know the held-out signs, so each half's count of right signs is binomial.
-
-    Args:
-        outputs: Shape (num_texts, output_dim).
-        pair_indices: Shape (num_texts,), the pair of each text, from 0.
-        signs: The pairs' entries of the table, ±1, shape (num_pairs,).
-        seed: The verifier's randomness.
+) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[np.float64]]:
+    """Return outputs at length 1, the pair of each, and the signs as numbers.
 
     Raises:
         EvidenceError: A pair has no text, or rows and indices do not fit: no p-value is valid.
@@ -142,7 +131,38 @@ def read_pair_code(
         raise EvidenceError("a table of signs holds something else", "give entries of +1 and -1")
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     units = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
-    penalties = 10.0 ** np.array(_PENALTY_EXPONENTS) * len(rows)
+    return units, pairs, wanted
+
+
+def ridge_penalties(num_texts: int) -> NDArray[np.float64]:
+    """Return the penalties that probes of outputs of length 1 are tried with."""
+    return np.asarray(10.0 ** np.array(_PENALTY_EXPONENTS) * num_texts)
+
+
+def read_pair_code(
+    outputs: NDArray[np.floating],
+    pair_indices: NDArray[np.integer],
+    signs: NDArray[np.integer],
+    seed: int = 0,
+) -> PairReading:
+    """Test whether outputs follow the signs on pairs that a linear probe has not seen.
+
+    The seed deals the pairs into two halves. A ridge probe from unit-length outputs to the signs
+    is fitted on one half (penalty chosen inside it), and the summed score of each pair's texts in
+    the other half gives its sign; then the other way round. A model not trained with this
+    signature cannot know the held-out signs, so each half's count of right signs is binomial.
+
+    Args:
+        outputs: Shape (num_texts, output_dim).
+        pair_indices: Shape (num_texts,), the pair of each text, from 0.
+        signs: The pairs' entries of the table, ±1, shape (num_pairs,).
+        seed: The verifier's randomness.
+
+    Raises:
+        EvidenceError: A pair has no text, or rows and indices do not fit: no p-value is valid.
+    """
+    units, pairs, wanted = checked_pairs(outputs, pair_indices, signs)
+    penalties = ridge_penalties(len(units))
     order = deal_pairs(len(wanted), seed)
     halves = (order[: len(order) // 2], order[len(order) // 2 :])
     scores = np.zeros(len(wanted))

@@ -6,6 +6,8 @@ import math
 from decimal import Decimal
 
 from nsmark.core.pair_code import PairReading
+from nsmark.core.pair_wager import PairWager
+from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Near the end of what a float can hold, tails are rounded down to 0.
@@ -55,9 +57,15 @@ def how_often(p_value: float) -> str:
     return f"at most once in {once_in(p_value)} tries"
 
 
-def pair_code_in_words(reading: PairReading) -> str:
-    """Return how much of a pair code was read, and how often others would read as much."""
-    return (
+def pair_code_in_words(reading: PairReading, wager: PairWager | None = None) -> str:
+    """Return how much of a pair code was read, and how often others would read as much.
+
+    What was won by betting on the signs is told where counting them is not enough.
+    """
+    said = (
         f"{sum(reading.right):,} of {sum(reading.halves):,} signs read; a model not trained with "
         f"this signature would do as well {how_often(reading.p_value)}"
     )
+    if wager is None or reading.p_value <= max(MAX_PAIR_P_VALUE, wager.p_value):
+        return said
+    return f"{said}, and let betting on them win as much {how_often(wager.p_value)}"

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from nsmark.core.pair_code import PairReading
 from nsmark.keyfile.document import Thresholds
 from nsmark.report.odds import pair_code_in_words
-from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE, PAIR_CODE
+from nsmark.verification.calibrated_rule import PAIR_CODE, has_pair_code
 from nsmark.verification.calibration import Calibration
 from nsmark.verification.control import Control
 from nsmark.verification.decide import Decision, Verdict
@@ -26,6 +25,7 @@ _SHOWN = (
     ("derived_p_value", "  its p-value"),
     ("pair_code_rate", "pair code (½ = chance; texts of its own)"),
     ("pair_code_p_value", "  its p-value"),
+    ("pair_wager_p_value", "  the same by betting on its signs"),
     ("matching_degree", "matching degree, paper's (0 = same)"),
     ("invariant_matching_degree", "matching degree, any basis (0 = same)"),
     ("centred_matching_degree", "  centred"),
@@ -34,7 +34,7 @@ _SHOWN = (
     ("predictability", "predictability (1 = same)"),
     ("alignment_gap", "alignment gap (0 = same)"),
 )
-_PAIR_CODE = ("pair_code_rate", "pair_code_p_value")
+_PAIR_CODE = ("pair_code_rate", "pair_code_p_value", "pair_wager_p_value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,24 +110,27 @@ class Report:
             "seconds": round(self.seconds, 3),
         }
 
-    def _pair_standing(self, reading: PairReading) -> str:
+    def _pair_standing(self, evidence: Evidence) -> str:
         if self.pair_doubt is not None:
             return "; it does not count, see below"
-        if reading.p_value <= MAX_PAIR_P_VALUE and PAIR_CODE not in self.decision.passed:
+        if has_pair_code(evidence.triggered) and PAIR_CODE not in self.decision.passed:
             return "; the verdict does not rest on it"
         return ""
 
     def _pair_code(self) -> dict[str, Any] | None:
         """Return what was read; without the scores, whose signs would give the table away."""
         reading = self.evidence.pairs if self.evidence else None
-        if reading is None:
+        if self.evidence is None or reading is None:
             return None
+        wager = self.evidence.wager
         return {
             "rate": reading.rate,
             "p_value": reading.p_value,
             "right": list(reading.right),
             "pairs": list(reading.halves),
-            "num_texts": self.evidence.num_pair_texts if self.evidence else 0,
+            "log10_capital": None if wager is None else wager.log10_capital,
+            "wager_p_value": None if wager is None else wager.p_value,
+            "num_texts": self.evidence.num_pair_texts,
             "doubt": self.pair_doubt,
         }
 
@@ -149,14 +152,16 @@ class Report:
             Verdict.NOT_SHOWN: f"NOT SHOWN: no mark of {owner} in {suspect}",
             Verdict.COULD_NOT_MEASURE: f"COULD NOT MEASURE {suspect}",
         }
-        pairs = self.evidence.pairs if self.evidence else None
+        evidence = self.evidence
+        pairs = evidence.pairs if evidence else None
         lines = [words[self.verdict]]
-        if pairs is not None:
-            lines.append(f"pair code: {pair_code_in_words(pairs)}{self._pair_standing(pairs)}")
+        if evidence is not None and pairs is not None:
+            said = pair_code_in_words(pairs, evidence.wager)
+            lines.append(f"pair code: {said}{self._pair_standing(evidence)}")
         lines.append("")
         lines += [f"  - {reason}" for reason in (*self.decision.reasons, *self.unchecked)]
-        if self.evidence is not None:
-            triggered, untriggered = with_sized(self.evidence)
+        if evidence is not None:
+            triggered, untriggered = with_sized(evidence)
             lines += ["", f"{'':40}{'triggered':>12}{'untriggered':>13}"]
             lines += [
                 f"{label:40}{_number(triggered[name]):>12}{_number(untriggered[name]):>13}"
@@ -165,8 +170,8 @@ class Report:
             ]
             lines += [
                 "",
-                f"{self.evidence.num_texts} texts, {self.evidence.output_dim} dimensions, null "
-                f"space of {self.evidence.null_dim}, rule '{self.rule}', calibrated by "
+                f"{evidence.num_texts} texts, {evidence.output_dim} dimensions, null "
+                f"space of {evidence.null_dim}, rule '{self.rule}', calibrated by "
                 f"{self.calibrated_by or 'nobody'}, {self.seconds:.1f} s",
             ]
         lines += [

@@ -15,6 +15,9 @@ from nsmark.verification.witnesses import EXTRACTION, WITNESSES, Line
 MAX_DERIVED_P_VALUE = 1e-15
 # Exact under the same hypothesis. A try of another claim costs a measurement of a model.
 MAX_PAIR_P_VALUE = 1e-12
+# The same answers, read in another way: a thousandth of the chance that the line above leaves, and
+# room for 2⁴⁰ claims.
+MAX_WAGER_P_VALUE = 1e-15
 _LEAST_OWN_EXTRACTION = 0.9
 _MOST_REPEATED = 0.1
 # Of the standard deviation of every dimension. Trained on thousands of texts, an extractor reads
@@ -147,8 +150,13 @@ _READ = (EXTRACTION.name, "derived_extraction_rate", PAIR_CODE)
 
 def has_pair_code(statistics: Statistics) -> bool:
     """Return whether chance cannot have read so much of the pair code."""
-    value = statistics.pair_code_p_value
-    return value is not None and value <= MAX_PAIR_P_VALUE
+    return _at_most(statistics.pair_code_p_value, MAX_PAIR_P_VALUE) or _at_most(
+        statistics.pair_wager_p_value, MAX_WAGER_P_VALUE
+    )
+
+
+def _at_most(value: float | None, line: float) -> bool:
+    return value is not None and value <= line
 
 
 def describe_pairs(evidence: Evidence, doubt: str | None) -> list[str]:
@@ -156,13 +164,21 @@ def describe_pairs(evidence: Evidence, doubt: str | None) -> list[str]:
     reading = evidence.pairs
     if reading is None:
         return []
-    compared = "at most" if has_pair_code(evidence.triggered) else "above"
-    said = (
+    compared = "at most" if reading.p_value <= MAX_PAIR_P_VALUE else "above"
+    said = [
         f"pair code: {sum(reading.right)} of {sum(reading.halves)} held-out signs read, "
         f"p = {reading.p_value:.1e} for a model not trained with this signature, "
         f"{compared} {MAX_PAIR_P_VALUE:.0e}"
-    )
-    return [said] if doubt is None else [said, f"it does not count: {doubt}"]
+    ]
+    wager = evidence.wager
+    if wager is not None:
+        compared = "at most" if wager.p_value <= MAX_WAGER_P_VALUE else "above"
+        said.append(
+            "pair code: betting on its signs one after the other made "
+            f"10^{wager.log10_capital:.1f} of 1, p = {wager.p_value:.1e} for such a model, "
+            f"{compared} {MAX_WAGER_P_VALUE:.0e}"
+        )
+    return said if doubt is None else [*said, f"it does not count: {doubt}"]
 
 
 def _lines(calibration: Calibration | None) -> tuple[Line, ...]:

@@ -19,6 +19,7 @@ from nsmark.core.null_space import (
     row_space_basis,
 )
 from nsmark.core.pair_code import PairReading, read_pair_code
+from nsmark.core.pair_wager import PairWager, wager_on_pairs
 from nsmark.core.statistics import (
     aligned_scales,
     centred,
@@ -56,6 +57,7 @@ class Statistics:
     derived_p_value: float | None = None
     pair_code_rate: float | None = None
     pair_code_p_value: float | None = None
+    pair_wager_p_value: float | None = None
     matching_degree: float | None = None
     invariant_matching_degree: float | None = None
     centred_matching_degree: float | None = None
@@ -96,6 +98,8 @@ class Evidence:
     """Why a value could not be had, in sentences."""
     pairs: PairReading | None = None
     """What was read of the pair code, where the key has one and its texts were answered."""
+    wager: PairWager | None = None
+    """What betting on its signs has won, from the same answers."""
     num_pair_texts: int = 0
     """Texts that it was read from."""
     sized_extraction_rate: float | None = None
@@ -199,10 +203,14 @@ class Yardstick:
             lambda: _statistics(self.key, self.untriggered, answers.untriggered, notes[1]),
         )
         output_dim = answers.triggered.shape[1]
-        asked, pairs = self.questions.pairs, self._read_pairs(answers, notes[0])
-        if pairs is not None:
+        asked, read = self.questions.pairs, self._read_pairs(answers, notes[0])
+        pairs, wager = read or (None, None)
+        if pairs is not None and wager is not None:
             triggered = replace(
-                triggered, pair_code_rate=pairs.rate, pair_code_p_value=pairs.p_value
+                triggered,
+                pair_code_rate=pairs.rate,
+                pair_code_p_value=pairs.p_value,
+                pair_wager_p_value=wager.p_value,
             )
         return Evidence(
             suspect=answers.name,
@@ -213,6 +221,7 @@ class Yardstick:
                 answers.untriggered, self.questions.owner_untriggered
             ),
             pairs=pairs,
+            wager=wager,
             num_pair_texts=0 if pairs is None or asked is None else len(asked.texts),
             triggered=triggered,
             untriggered=untriggered,
@@ -236,10 +245,12 @@ class Yardstick:
         factors = np.divide(sizes, lengths, out=np.zeros_like(lengths), where=lengths > 0)
         return _extraction(self.key, directions * factors[:, np.newaxis])
 
-    def _read_pairs(self, answers: RecordedOutputs, notes: list[str]) -> PairReading | None:
-        asked = self.questions.pairs
-        if asked is None:
-            if self.key.pairs is not None:
+    def _read_pairs(
+        self, answers: RecordedOutputs, notes: list[str]
+    ) -> tuple[PairReading, PairWager] | None:
+        asked, pairs = self.questions.pairs, self.key.pairs
+        if asked is None or pairs is None:
+            if pairs is not None:
                 notes.append("the texts of the pair code were not asked")
             return None
         if answers.pair_texts is None:
@@ -257,7 +268,11 @@ class Yardstick:
                 "measure all of them on the same model",
             )
         outputs = _rescaled(check_matrix(outputs, "outputs to pair texts"))
-        return read_pair_code(outputs, asked.numbers, asked.signs, asked.seed)
+        size = pairs.config.size
+        return (
+            read_pair_code(outputs, asked.numbers, asked.signs, asked.seed),
+            wager_on_pairs(outputs, asked.numbers, asked.signs, size, asked.seed),
+        )
 
 
 def measure(

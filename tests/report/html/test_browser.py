@@ -41,7 +41,7 @@ def test_reader_sees_verdict_plots_and_table(opened, reports, width):
     assert all(charts.nth(i).bounding_box()["height"] > 80 for i in range(charts.count()))
     rows = page.locator("tbody tr")
     # This key has no pair code; beside the statistics, what is read at the owner's size.
-    assert rows.count() == len(STATISTIC_NAMES) - 2 + 1
+    assert rows.count() == len(STATISTIC_NAMES) - 3 + 1
     assert all(rows.nth(i).is_visible() for i in range(rows.count()))
     assert sizes(page)[0] == width  # nothing sticks out
     shot = page.screenshot(full_page=True)

@@ -117,8 +117,8 @@ def test_paper_rule_shows_its_two_lines_and_that_it_has_no_rate(pages):
 
 def test_statistics_are_all_there(pages):
     for case in ("calibrated", "paper"):
-        # Two are of a pair code, which these keys do not have; one is read at the owner's size.
-        assert pages[case].count('role="rowheader"') == len(STATISTIC_NAMES) - 2 + 1
+        # Three are of a pair code, which these keys do not have; one is read at the owner's size.
+        assert pages[case].count('role="rowheader"') == len(STATISTIC_NAMES) - 3 + 1
     assert pages["pairs"].count('role="rowheader"') == len(STATISTIC_NAMES) + 1
     assert parse(pages["constant"]).tags.count("table") == 0
 

@@ -9,6 +9,7 @@ import pytest
 from handmade_keys import innocent_outputs, owner_outputs, reseal
 from html_pages import HOSTILE, parse
 from nsmark.api import verify
+from nsmark.core.pair_wager import PairWager
 from nsmark.report.html import render_html
 from nsmark.report.html.sections.pair_pictures import pair_figures
 from nsmark.report.html.svg.pair_grid import Group, grid_plot
@@ -19,13 +20,17 @@ from nsmark.verification import Decision, Verdict
 
 
 def with_reading(report, **changes):
-    """Return a report in which something else was read of the pair code."""
+    """Return a report in which something else was read of the pair code, and nothing was bet."""
     evidence = report.evidence
     reading = replace(evidence.pairs, **changes)
     triggered = replace(
-        evidence.triggered, pair_code_rate=reading.rate, pair_code_p_value=reading.p_value
+        evidence.triggered,
+        pair_code_rate=reading.rate,
+        pair_code_p_value=reading.p_value,
+        pair_wager_p_value=None,
     )
-    return replace(report, evidence=replace(evidence, pairs=reading, triggered=triggered))
+    evidence = replace(evidence, pairs=reading, wager=None, triggered=triggered)
+    return replace(report, evidence=evidence)
 
 
 def text_of(report, pictures=None):
@@ -56,7 +61,9 @@ def test_pair_code_leads_the_witnesses(pages):
     assert "read 72 of 72 in the other half, and the other way round 72 of 72" in text
     assert "This witness accuses, and is enough by itself" in text
     assert "tried a million claims on this suspect before this one" in text
-    assert "at most once in 2×10¹⁵ tries" in text
+    # Twice a million tries: bets on the signs were the other way to come upon it.
+    assert re.search(r"A stake of 1 became about 10⁴¹, as it would at most once in \d×10⁴¹", text)
+    assert re.search(r"would come upon as much by chance at most once in 10³⁵ tries", text)
     assert "whoever knows them can look for the mark" in text
 
 
@@ -81,6 +88,23 @@ def test_innocent_model_is_told_in_plain_words(pages, reports):
 )
 def test_p_value_in_words(reports, p_value, words):
     assert words in text_of(with_reading(reports["pairs"], p_value=p_value))
+
+
+def test_bets_lead_where_counting_is_not_enough(reports):
+    counted = with_reading(reports["pairs"], p_value=1e-5)
+    for p_value, leads in ((1e-20, True), (1e-14, False)):
+        evidence = replace(counted.evidence, wager=PairWager(-np.log10(p_value), p_value))
+        text = text_of(replace(counted, evidence=evidence))
+
+        bets = "would let bets on its signs win as much as this at most once in 10²⁰ tries"
+        assert (bets in text) == leads
+        assert ("would do as well as this at most once in 100,000 tries" in text) != leads
+        assert ("This witness accuses, and is enough by itself" in text) == leads
+        assert "of bets in 10¹⁵" in text
+    evidence = replace(counted.evidence, wager=PairWager(-1.0, 1.0))
+    assert "A stake of 1 became 0.1: nothing was won." in text_of(
+        replace(counted, evidence=evidence)
+    )
 
 
 @pytest.mark.parametrize("case", ["calibrated", "innocent", "paper", "independent", "constant"])
@@ -178,7 +202,8 @@ def test_secrets_are_not_on_any_page(pages, pair_key):
 
 def test_page_to_hand_on_is_the_same_whatever_the_table(reports, pair_pictures):
     # Turning entries of the table round, and what was read of them with it, changes nothing.
-    report, pictures = reports["pairs noisy"], pair_pictures["pairs noisy"]
+    # One number of what bets have won is all that depends on the table: here there is none.
+    report, pictures = with_reading(reports["pairs noisy"]), pair_pictures["pairs noisy"]
     turned = np.random.default_rng(5).choice([-1, 1], size=144)
     scores = tuple((np.array(report.evidence.pairs.scores) * turned).tolist())
     table = replace(pictures.pair_table, signs=pictures.pair_table.signs * turned)

@@ -13,12 +13,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nsmark.core.pair_code import PairReading
+from nsmark.core.pair_wager import PairWager
 from nsmark.report.report import Report, with_sized
 from nsmark.verification.calibrated_rule import PAIR_CODE
 from nsmark.verification.calibration import Calibration
 from nsmark.verification.control import Control
 
-PAIR_CODE_NAMES = ("pair_code_rate", "pair_code_p_value")
+PAIR_CODE_NAMES = ("pair_code_rate", "pair_code_p_value", "pair_wager_p_value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,8 @@ class Facts:
     """Of triggered texts, what the rule ``calibrated`` holds against its lines."""
     pairs: PairReading | None
     """What was read of the pair code."""
+    wager: PairWager | None = None
+    """What betting on its signs has won."""
 
     @classmethod
     def of(cls, report: Report) -> Facts:
@@ -60,6 +63,7 @@ class Facts:
             untriggered=untriggered,
             counted=evidence.counted.to_mapping() if evidence else {},
             pairs=getattr(evidence, "pairs", None),
+            wager=getattr(evidence, "wager", None),
         )
 
     @property

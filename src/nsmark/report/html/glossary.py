@@ -63,6 +63,14 @@ GLOSSARY: dict[str, Meaning] = {
         False,
         "0 = never",
     ),
+    "pair_wager_p_value": Meaning(
+        "Pair code, p-value by betting",
+        "How often, at most, bets on the signs of the pair code, placed one after the other, would "
+        "win as much from a model that was not trained with this signature. Words that a filter "
+        "takes out of the queries cost it little.",
+        False,
+        "0 = never",
+    ),
     "matching_degree": Meaning(
         "Matching degree, as in the paper",
         "What the answers leave where the owner's model leaves nothing (its null space). No "

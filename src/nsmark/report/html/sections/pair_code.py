@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 from nsmark.core.pair_code import PairReading
+from nsmark.core.pair_wager import PairWager
 from nsmark.report.html.blocks import bullets, paragraph
 from nsmark.report.html.facts import Facts
 from nsmark.report.html.markup import Markup, element, joined
 from nsmark.report.html.sections.pair_pictures import pair_figures
 from nsmark.report.html.words import TEXT_LIMIT, clean, count, percent
-from nsmark.report.odds import how_often, once_in, written_out
+from nsmark.report.odds import how_often, once_in, power_of_ten, written_out
 from nsmark.report.pictures import PairTable, Pictures
-from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE
+from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE, MAX_WAGER_P_VALUE
 
 _HEADING = "The pair code, a witness that needs no controls"
 # Claims that an owner may have tried on the suspect before he took this one: each costs him a
@@ -39,13 +42,16 @@ def _block(*content: str) -> Markup:
 
 def _words(facts: Facts, reading: PairReading) -> tuple[Markup, Markup]:
     doubt = facts.report.pair_doubt
+    by_counting = reading.p_value <= MAX_PAIR_P_VALUE or not _won_enough(facts.wager)
+    p_value = reading.p_value if by_counting or facts.wager is None else facts.wager.p_value
     odds = (
-        "a model that was not trained with this signature would do as well as this "
-        f"{how_often(reading.p_value)}"
+        "a model that was not trained with this signature would "
+        f"{'do as well as' if by_counting else 'let bets on its signs win as much as'} this "
+        f"{how_often(p_value)}"
     )
-    if reading.p_value < 0.01 and (digits := written_out(reading.p_value)):
+    if p_value < 0.01 and (digits := written_out(p_value)):
         odds += f" ({digits})"
-    if doubt is None and _would_suffice(reading) and not facts.pair_code_counts:
+    if doubt is None and _would_suffice(facts, reading) and not facts.pair_code_counts:
         # A rule that gave its verdict for another reason does not say whether there are doubts.
         leading = joined(f"If nobody made the pair code's texts fit its table, {odds}.")
     elif doubt is None:
@@ -60,6 +66,7 @@ def _words(facts: Facts, reading: PairReading) -> tuple[Markup, Markup]:
         (
             _amount(facts, reading),
             _halves(reading),
+            *([_bets(facts.wager)] if facts.wager is not None else []),
             "Chance lies in the signature, not in the model: the signs follow from it as if coins "
             "were tossed. Whatever a model answers, it cannot know the signs of a signature that "
             "it was not trained with. So no innocent model has to be measured, and the statement "
@@ -93,19 +100,46 @@ def _halves(reading: PairReading) -> str:
     )
 
 
-def _would_suffice(reading: PairReading) -> bool:
-    return reading.p_value <= MAX_PAIR_P_VALUE
+def _bets(wager: PairWager) -> str:
+    said = (
+        "The same answers were read in a second way, which pairs that were silenced on their way "
+        "to the model do not drown: the signs were bet on one after the other, every stake chosen "
+        "by the answers and the signs before. With signs that fall as coins do no way of betting "
+        f"wins on average. A stake of 1 became {_power(wager.log10_capital)}"
+    )
+    if wager.p_value >= 1:
+        return f"{said}: nothing was won."
+    return f"{said}, as it would {how_often(wager.p_value)} without the signature."
+
+
+def _power(exponent: float) -> str:
+    if abs(exponent) < 3:
+        return f"{10**exponent:.3g}"
+    return f"about {power_of_ten(math.floor(exponent))}"
+
+
+def _won_enough(wager: PairWager | None) -> bool:
+    return wager is not None and wager.p_value <= MAX_WAGER_P_VALUE
+
+
+def _would_suffice(facts: Facts, reading: PairReading) -> bool:
+    return reading.p_value <= MAX_PAIR_P_VALUE or _won_enough(facts.wager)
 
 
 def _standing(facts: Facts, reading: PairReading) -> str:
-    asked = f"the rule asks for at most once in {once_in(MAX_PAIR_P_VALUE)} tries"
-    if not _would_suffice(reading):
+    asked = (
+        f"the rule asks for at most once in {once_in(MAX_PAIR_P_VALUE)} tries, of bets in "
+        f"{once_in(MAX_WAGER_P_VALUE)}"
+    )
+    if not _would_suffice(facts, reading):
         return f"This witness does not accuse: {asked}."
     if not facts.pair_code_counts:
         return (
             f"It lies within what is asked ({asked}). The verdict does not rest on it: section 3."
         )
-    searched = min(_TRIES * reading.p_value, 1.0)
+    # Two ways of reading, so twice the better one.
+    p_values = [reading.p_value, *([facts.wager.p_value] if facts.wager is not None else [])]
+    searched = min(len(p_values) * _TRIES * min(p_values), 1.0)
     return (
         f"This witness accuses, and is enough by itself: {asked}. An owner who had tried a million "
         "claims on this suspect before this one would come upon as much by chance "
