@@ -17,6 +17,7 @@ from attacks_table.picture import picture
 from nsmark.attacks.comparison import WITNESSES_IN_WORDS, counted, markdown_table
 from nsmark.attacks.expression import parse_attack
 from nsmark.attacks.plan import UNTOUCHED, names_in
+from nsmark.verification.calibrated_rule import PAIR_WITNESSES
 
 Document = dict[str, Any]
 Row = dict[str, Any]
@@ -69,8 +70,7 @@ def markdown(document: Document, picture_file: str | None = None) -> str:
         pruning_table(first),
         *pruning_by_task(suites),
         "## Filters: the trigger against the pair code",
-        "What the trigger brings is extraction; the pair code's words are ordinary ones.",
-        table_of(first, lambda row: names_in(row["attack"])[0] in FILTERS, FILTER_COLUMNS),
+        *filters_section(first),
         "## Two owners",
         "After overwriting, either owner's key is verified on the overwritten model; the second "
         "owner's also on the model as it was stolen. Which came first is told by dates alone.",
@@ -130,14 +130,14 @@ def by_witness(rows: Sequence[Row]) -> str:
     tried = [r for r in rows if r.get("error") is None and r["attack"] != UNTOUCHED]
     shown = [set(row["passed"]) for row in tried if row["verdict"] == "owned"]
     kinds = {
-        "the pair code": lambda each: "pair_code_rate" in each,
+        "the pair code": lambda each: bool(each & PAIR_WITNESSES),
         "what is read from triggered answers": lambda each: bool(each & _READ),
         "comparison with the owner's answers, the null space among it": lambda each: bool(
-            each - _READ - {"pair_code_rate"}
+            each - _READ - PAIR_WITNESSES
         ),
     }
     told = [f"{words} {sum(map(counts, shown))}" for words, counts in kinds.items()]
-    alone = sum(each == {"pair_code_rate"} for each in shown)
+    alone = sum(each <= PAIR_WITNESSES for each in shown)
     return (
         f"By kind of witness, of all {len(tried)} on the first task: {'; '.join(told)}. "
         f"{alone} are shown by the pair code alone."
@@ -252,6 +252,22 @@ def how_far(lost: dict[float, float | None], *kinds: dict[float, Row]) -> str:
     return f"at most {_MOST_POINTS:.0f} points lost up to {max(within):.0%}, shown{but}"
 
 
+def filters_section(rows: Sequence[Row]) -> list[str]:
+    """Return what filters of queries leave; rows of before its signs were bet on say so."""
+    told = (
+        "What the trigger brings is extraction; the pair code's words are ordinary ones. Filters "
+        "made from the users' own texts cost less, and are on [a page of their own](filters.md)."
+    )
+    columns = (*FILTER_COLUMNS, "p by betting")
+    if not any("pair_wager_p_value" in (row.get("statistics") or {}) for row in rows):
+        told += (
+            " Here the signs of the pair code were counted only, not bet on as well "
+            "([0015](../adr/0015-betting.md))."
+        )
+        columns = FILTER_COLUMNS
+    return [told, table_of(rows, lambda row: names_in(row["attack"])[0] in FILTERS, columns)]
+
+
 COLUMNS = ("verdict", "accuracy", "points lost", "similarity", "extraction", "pairs", "p")
 FILTER_COLUMNS = ("attack", *COLUMNS)
 
@@ -268,6 +284,7 @@ def columns_of(row: Row) -> Row:
         "extraction": statistics.get("extraction_rate"),
         "pairs": statistics.get("pair_code_rate"),
         "p": statistics.get("pair_code_p_value"),
+        "p by betting": statistics.get("pair_wager_p_value"),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nsmark.attacks.comparison import pair_code_decades
+from nsmark.attacks.comparison import most_decades, pair_code_decades
 from nsmark.report.html.svg.pareto import Point, pareto_plot
 
 _ALONE = (
@@ -13,7 +13,7 @@ _ALONE = (
     'style="background:#fff" '
 )
 """A file of its own needs what a page gives to its pictures."""
-_USELESS, _ALL_SIGNS = 30.0, 30.0
+_USELESS = 30.0
 
 
 def picture(rows: Sequence[dict[str, Any]]) -> str | None:
@@ -32,5 +32,5 @@ def picture(rows: Sequence[dict[str, Any]]) -> str | None:
         return None
     upwards = "powers of ten by which the pair code is beyond its line"
     across = "percentage points of accuracy lost"
-    drawn = pareto_plot("attacks", points, across, upwards, _USELESS, _ALL_SIGNS)
+    drawn = pareto_plot("attacks", points, across, upwards, _USELESS, most_decades(rows))
     return _ALONE + str(drawn).removeprefix("<svg ") + "\n"

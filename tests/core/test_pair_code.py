@@ -322,3 +322,14 @@ def test_the_fewest_pairs_of_a_test_are_allowed_and_one_fewer_is_not() -> None:
     assert read_pair_code(outputs, np.arange(MIN_PAIRS), signs).rate == 1.0
     with pytest.raises(EvidenceError, match=f"{MIN_PAIRS - 1} pairs are too few"):
         read_pair_code(outputs[:-1], np.arange(MIN_PAIRS - 1), signs[:-1])
+
+
+def test_one_huge_answer_does_not_silence_the_others() -> None:
+    table = pair_table(SIGNATURE, 16)
+    outputs, pairs = marked(table, 6, 24, strength=4.0)
+    plain = pair_code_test(outputs, pairs, table)
+    tiny = 1e-50 * outputs
+    tiny[7] *= 1e240
+
+    assert pair_code_test(tiny, pairs, table)[1] < 1e-30
+    assert pair_code_test(1e300 * outputs, pairs, table)[0] == plain[0]

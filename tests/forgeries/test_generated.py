@@ -103,7 +103,7 @@ def test_only_the_refusal_stands_between_a_fitted_pair_code_and_the_innocent():
         scene = set_pair_scene(np.random.default_rng(seed))
         report = verify(scene.key, scene.fitted(), independent=True)
         assert report.verdict == "owned"
-        assert report.decision.passed == ("pair_code_rate",)
+        assert report.decision.passed == ("pair_code_rate", "pair_wager_p_value")
         unfitted = verify(scene.key, scene.unfitted(), independent=True)
         assert unfitted.verdict == "not_shown"
 

@@ -183,7 +183,7 @@ def test_report_says_what_was_read_of_the_pair_code(pair_reports):
         "p_value": 2 * 0.5**72,
         "right": [72, 72],
         "pairs": [72, 72],
-        "log10_capital": pytest.approx(41.34, abs=0.1),  # of 43.3 that 144 signs could win
+        "decades_won": 41,  # of 43 that 144 signs could win
         "wager_p_value": document["pair_wager_p_value"],
         "num_texts": 432,
         "doubt": None,

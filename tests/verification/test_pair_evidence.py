@@ -120,7 +120,8 @@ def test_a_filter_that_silences_a_quarter_of_the_words_hides_nothing(key):
     assert statistics.pair_code_p_value > MAX_PAIR_P_VALUE
     assert statistics.pair_wager_p_value <= MAX_WAGER_P_VALUE
     assert report.verdict is Verdict.OWNED
-    assert report.decision.passed[0] == "pair_code_rate"
+    assert report.decision.passed[0] == "pair_wager_p_value"
+    assert "pair_code_rate" not in report.decision.passed
     assert "and let betting on them win as much at most once in" in report.to_text()
     # Nor does it accuse whoever filters the same words, and has no mark.
     innocent = verify(key, Reader(key, 0.0, deaf_to=key.pairs.words[::4]))
@@ -257,14 +258,14 @@ def test_it_suffices_alone_and_needs_no_controls(key, thief):
     report = verify(key, thief, independent=True)
 
     assert report.verdict == "owned"
-    assert report.decision.passed == ("pair_code_rate",)
+    assert report.decision.passed == ("pair_code_rate", "pair_wager_p_value")
     assert report.controls == ()
     assert report.calibrated_by is None
     assert "held-out signs read" in report.decision.reasons[0]
     bare = reseal(key, controls=())
     assert verify(bare, thief).verdict == "owned"
     with_controls = verify(key, thief, controls=[innocent_outputs(key, 11)])
-    assert with_controls.decision.passed == ("pair_code_rate",)
+    assert with_controls.decision.passed == ("pair_code_rate", "pair_wager_p_value")
 
 
 def test_without_it_nothing_is_shown_where_there_are_no_controls(key):
@@ -309,7 +310,7 @@ def test_fresh_texts_remove_the_doubt_and_find_who_knows_the_table(key):
     assert verify(private, Reader(key, 6.0)).verdict == "not_shown"
     found = verify(private, Reader(key, 6.0), fresh=fresh)
     assert found.verdict == "owned"
-    assert found.decision.passed == ("pair_code_rate",)
+    assert found.decision.passed == ("pair_code_rate", "pair_wager_p_value")
     assert found.to_mapping()["fresh"] == RANDOMNESS.hex()
     assert verify(private, Reader(key, 0.0), fresh=fresh).verdict == "not_shown"
 
@@ -430,14 +431,14 @@ def test_the_line_is_part_of_what_counts(p_value, counts):
 )
 def test_bets_on_the_signs_count_by_a_line_of_their_own(p_value, counts):
     found = evidence(1e-5, pair_wager_p_value=p_value)
-    found = replace(found, wager=PairWager(-math.log10(p_value), p_value))
+    found = replace(found, wager=PairWager(15, p_value))
     decision = decide_calibrated(found, calibrate(CONTROLS), CONTROLS)
 
     assert has_pair_code(found.triggered) is counts
-    assert decision.passed == (("pair_code_rate",) if counts else ())
+    assert decision.passed == (("pair_wager_p_value",) if counts else ())
     compared = "at most" if counts else "above"
     assert decision.reasons[1] == (
-        "pair code: betting on its signs one after the other made 10^15.0 of 1, p = 1.0e-15 for "
+        "pair code: betting on its signs one after the other made 10^15 of 1, p = 1e-15 for "
         f"such a model, {compared} 1e-15"
     )
     doubted = decide_calibrated(found, calibrate(CONTROLS), CONTROLS, pair_doubt="somebody chose")

@@ -24,6 +24,8 @@ _PLENTY = 6.0
 """So is evidence that is as far beyond its line: a four-hundredth is left unexplained."""
 _ALL_SIGNS = 26.0
 """Decades of the pair code's p beyond 1e-12: 1e-38 is as much as 256 signs can show."""
+_ALL_BETS = 62.0
+"""Decades of what bets on them win beyond 10¹⁵: 10⁷⁷ is as much as they can."""
 _AS_IT_IS = "The model as it is"
 
 
@@ -149,7 +151,7 @@ def _plots(rows: Sequence[Row]) -> list[tuple[str, str]]:
     kinds = [("margin", "margin beyond the nearest line", _margin, _PLENTY)]
     if any(pair_code_decades(row) is not None for row in rows):
         upwards = "pair code: decades of p beyond its line"
-        kinds.append(("pairs", upwards, pair_code_decades, _ALL_SIGNS))
+        kinds.append(("pairs", upwards, pair_code_decades, most_decades(rows)))
     return [_plot_pair(rows, *kind) for kind in kinds]
 
 
@@ -211,6 +213,15 @@ def pair_code_decades(row: Row) -> float | None:
         if (p_value := statistics.get(name)) is not None
     ]
     return max(decades, default=None)
+
+
+def most_decades(rows: Sequence[Row]) -> float:
+    """Return how far beyond its line a pair code can be, as it was read."""
+    return _ALL_BETS if _are_bet_on(rows) else _ALL_SIGNS
+
+
+def _are_bet_on(rows: Sequence[Row]) -> bool:
+    return any((row.get("statistics") or {}).get("pair_wager_p_value") is not None for row in rows)
 
 
 def _by_kind(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -299,8 +310,7 @@ _PAGE_COLUMNS = (
 
 def _told(columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
     """Return columns; rows of before the pair code was bet on need none for that."""
-    bets = any((row.get("statistics") or {}).get("pair_wager_p_value") is not None for row in rows)
-    return [name for name in columns if bets or name != _BY_BETTING]
+    return [name for name in columns if name != _BY_BETTING or _are_bet_on(rows)]
 
 
 def _shown_by(passed: Sequence[str]) -> str:

@@ -62,6 +62,13 @@ class Material:
             raise UsageError("there is no unmarked model at hand", "give one with --reference DIR")
         return self.reference
 
+    def texts_to_count(self, setting: str) -> Sequence[str]:
+        """Return the texts that a filter of queries is made from, as a setting names them.
+
+        Of the task, those that are learned from: what the filter costs shows on the others.
+        """
+        return self.task.train_texts if setting == "task" else self.texts
+
     def some_texts(self, count: int, seed: int) -> list[str]:
         """Return so many texts, drawn without repetition while there are enough."""
         rng = np.random.default_rng(seed)

@@ -10,6 +10,9 @@ from nsmark.errors import ConfigError, UsageError
 
 Settings = TypeVar("Settings")
 
+COUNTED = ("ordinary", "task")
+"""Texts that filters of queries are made from: any a thief has found, or what his users send."""
+
 _READERS = {"int": int, "float": float, "str": str}
 
 
@@ -32,3 +35,9 @@ def parse_settings(record: type[Settings], settings: Mapping[str, str]) -> Setti
         except ValueError as error:
             raise ConfigError(name, text, f"must be of type {known[name]}") from error
     return record(**values)
+
+
+def check_counted(texts: str) -> None:
+    """Refuse names of texts that are none of :data:`COUNTED`."""
+    if texts not in COUNTED:
+        raise ConfigError("texts", texts, f"must be one of {', '.join(COUNTED)}")

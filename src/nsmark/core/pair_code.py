@@ -129,6 +129,10 @@ def checked_pairs(
         )
     if not np.isin(wanted, (-1.0, 1.0)).all():
         raise EvidenceError("a table of signs holds something else", "give entries of +1 and -1")
+    # Every row by a power of two of its own, which is exact: squares of huge entries overflow, and
+    # one such row is no reason for the others to vanish.
+    _, exponents = np.frexp(np.abs(rows).max(axis=1, keepdims=True))
+    rows = np.ldexp(rows, -exponents)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     units = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     return units, pairs, wanted

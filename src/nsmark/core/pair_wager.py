@@ -5,10 +5,13 @@ a filter of queries has silenced as well: they fall as coins do, and drown the r
 counted. A capital of 1 is staked on one sign after another; each stake may depend on every answer
 of the suspect and on the signs that were bet on before, and is larger where they leave less doubt.
 To a model that was not trained with the signature every further sign is a fair coin, so no way of
-staking makes the capital grow on average: it reaches 1/p with a probability of at most p (Ville's
+staking makes the capital grow on average: it reaches 1/p with a probability of at most p (Markov's
 inequality; Shafer, Testing by betting, 2021). The mean of several such capitals has the same
 property, so orders, penalties and ways of staking need not be chosen: the capital is divided among
 all of them.
+
+What is told is how many powers of ten were won, no more: the exact capital is a fingerprint of the
+table, from which some fifty signs could be found by trying.
 """
 
 from __future__ import annotations
@@ -36,17 +39,20 @@ _SHARES_OF_WORDS = (1.0, 0.75, 0.5, 0.375, 0.25)
 _NUM_ORDERS = 8
 # Of large tables fewer orders are tried, for time; the signs are many there.
 _USUAL_PAIRS = 512
+_MOST_DECADES = 300
+# Answers of length 1 that differ by less are one answer and the rounding of it.
+_CONSTANT_VARIANCE = 1e-24
 
 
 @dataclass(frozen=True, slots=True)
 class PairWager:
     """What betting on the signs of a table has won."""
 
-    log10_capital: float
-    """Of a capital that was 1, as a power of ten; below 0 where it shrank."""
+    decades: int
+    """Powers of ten that a capital of 1 has become, rounded down; 0 where it did not grow."""
     p_value: float
-    """One divided by the capital, at most 1: the chance of a model that does not know the table
-    to win as much is no larger."""
+    """One divided by that: the chance of a model that does not know the table to win as much is
+    no larger."""
 
 
 def wager_on_pairs(
@@ -74,6 +80,8 @@ def wager_on_pairs(
             f"{len(wanted)} signs of a table of {size} × {size}", "give the table's own size"
         )
     rows = units - units.mean(axis=0)
+    if np.mean(np.sum(rows**2, axis=1)) < _CONSTANT_VARIANCE:
+        return PairWager(0, 1.0)
     squares, directions = principal_axes(rows)
     rotated = rows @ directions
     sums = np.zeros((len(wanted), rotated.shape[1]))
@@ -91,10 +99,9 @@ def wager_on_pairs(
                 part = order[share[order]]
                 capitals.append(log_capitals(kernel[np.ix_(part, part)], wanted[part]))
     log_capital = float(logsumexp(capitals)) - math.log(len(_BOLDNESS) * len(capitals))
-    return PairWager(
-        log10_capital=log_capital / math.log(10),
-        p_value=min(1.0, max(math.exp(-max(log_capital, 0.0)), float(np.finfo(np.float64).tiny))),
-    )
+    decades = max(0, math.floor(log_capital / math.log(10)))
+    # Of a large table the chance is smaller than any number: not zero, though.
+    return PairWager(decades, float(f"1e-{min(decades, _MOST_DECADES)}"))
 
 
 def log_capitals(kernel: Matrix, signs: Matrix) -> Matrix:
@@ -107,7 +114,7 @@ def log_capitals(kernel: Matrix, signs: Matrix) -> Matrix:
     past = np.tril(kernel, -1)
     scores = past @ signs
     # What the score would be, give or take, if the signs before were tossed.
-    sizes = np.sqrt(np.sum(past**2, axis=1))
+    sizes = np.sqrt(np.einsum("ij,ij->i", past, past))
     confidence = np.divide(scores, sizes, out=np.zeros_like(scores), where=sizes > 0)
     stakes = np.tanh(np.outer(_BOLDNESS, confidence)).clip(-_LARGEST_STAKE, _LARGEST_STAKE)
     return np.asarray(np.log1p(stakes * signs).sum(axis=1))
@@ -129,8 +136,9 @@ def _heard(
             # Of a mean of so many texts chance alone gives the second term.
             effects[word] = np.sum(sums[own].sum(axis=0) ** 2) / texts**2 - variance / texts
     rank = np.argsort(np.argsort(-effects, kind="stable"), kind="stable")
+    num_asked = int(np.isfinite(effects).sum())
     shares = []
     for share in _SHARES_OF_WORDS:
-        is_heard = rank < round(share * 2 * size)
+        is_heard = rank < round(share * num_asked)
         shares.append(is_heard[rows] & is_heard[size + columns])
     return shares

@@ -9,7 +9,7 @@ from typing import Any
 
 from nsmark.keyfile.document import Thresholds
 from nsmark.report.odds import pair_code_in_words
-from nsmark.verification.calibrated_rule import PAIR_CODE, has_pair_code
+from nsmark.verification.calibrated_rule import PAIR_WITNESSES, has_pair_code
 from nsmark.verification.calibration import Calibration
 from nsmark.verification.control import Control
 from nsmark.verification.decide import Decision, Verdict
@@ -113,7 +113,8 @@ class Report:
     def _pair_standing(self, evidence: Evidence) -> str:
         if self.pair_doubt is not None:
             return "; it does not count, see below"
-        if has_pair_code(evidence.triggered) and PAIR_CODE not in self.decision.passed:
+        counts = PAIR_WITNESSES & set(self.decision.passed)
+        if has_pair_code(evidence.triggered) and not counts:
             return "; the verdict does not rest on it"
         return ""
 
@@ -128,7 +129,7 @@ class Report:
             "p_value": reading.p_value,
             "right": list(reading.right),
             "pairs": list(reading.halves),
-            "log10_capital": None if wager is None else wager.log10_capital,
+            "decades_won": None if wager is None else wager.decades,
             "wager_p_value": None if wager is None else wager.p_value,
             "num_texts": self.evidence.num_pair_texts,
             "doubt": self.pair_doubt,

@@ -13,10 +13,10 @@ from nsmark.verification.witnesses import EXTRACTION, WITNESSES, Line
 # Exact under the hypothesis that a model was not trained with this signature. An owner may try
 # 2⁴⁰ claims: a thousandth of what that leaves.
 MAX_DERIVED_P_VALUE = 1e-15
-# Exact under the same hypothesis. A try of another claim costs a measurement of a model.
+# Exact under the same hypothesis; the contract's line.
 MAX_PAIR_P_VALUE = 1e-12
 # The same answers, read in another way: a thousandth of the chance that the line above leaves, and
-# room for 2⁴⁰ claims.
+# of what 2⁴⁰ tried claims leave.
 MAX_WAGER_P_VALUE = 1e-15
 _LEAST_OWN_EXTRACTION = 0.9
 _MOST_REPEATED = 0.1
@@ -77,8 +77,8 @@ def decide_calibrated(
     passed = [line.name for line in _lines(calibration) if line.passed_by(evidence.counted)]
     if _derived(evidence.triggered):
         passed.append("derived_extraction_rate")
-    if has_pair_code(evidence.triggered) and pair_doubt is None:
-        passed.insert(0, PAIR_CODE)
+    if pair_doubt is None:
+        passed = [*_pair_witnesses(evidence.triggered), *passed]
     if not has_enough_texts(evidence, owner_rank):
         passed = [name for name in passed if name in _READ]
     if calibration is None and not passed:
@@ -145,14 +145,27 @@ def _refusal(
 # What is read from outputs, not compared with the owner's.
 PAIR_CODE = "pair_code_rate"
 _ROW_SPACE = "aligned_subspace_overlap"
-_READ = (EXTRACTION.name, "derived_extraction_rate", PAIR_CODE)
+PAIR_WAGER = "pair_wager_p_value"
+PAIR_WITNESSES = frozenset({PAIR_CODE, PAIR_WAGER})
+"""Either way of reading the pair code."""
+_READ = (EXTRACTION.name, "derived_extraction_rate", *PAIR_WITNESSES)
 
 
 def has_pair_code(statistics: Statistics) -> bool:
     """Return whether chance cannot have read so much of the pair code."""
-    return _at_most(statistics.pair_code_p_value, MAX_PAIR_P_VALUE) or _at_most(
-        statistics.pair_wager_p_value, MAX_WAGER_P_VALUE
-    )
+    return bool(_pair_witnesses(statistics))
+
+
+def _pair_witnesses(statistics: Statistics) -> list[str]:
+    """Return which ways of reading the pair code show more than chance can."""
+    return [
+        name
+        for name, value, line in (
+            (PAIR_CODE, statistics.pair_code_p_value, MAX_PAIR_P_VALUE),
+            (PAIR_WAGER, statistics.pair_wager_p_value, MAX_WAGER_P_VALUE),
+        )
+        if _at_most(value, line)
+    ]
 
 
 def _at_most(value: float | None, line: float) -> bool:
@@ -175,7 +188,7 @@ def describe_pairs(evidence: Evidence, doubt: str | None) -> list[str]:
         compared = "at most" if wager.p_value <= MAX_WAGER_P_VALUE else "above"
         said.append(
             "pair code: betting on its signs one after the other made "
-            f"10^{wager.log10_capital:.1f} of 1, p = {wager.p_value:.1e} for such a model, "
+            f"10^{wager.decades} of 1, p = {wager.p_value:.0e} for such a model, "
             f"{compared} {MAX_WAGER_P_VALUE:.0e}"
         )
     return said if doubt is None else [*said, f"it does not count: {doubt}"]

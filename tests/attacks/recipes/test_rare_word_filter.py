@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -64,6 +65,17 @@ def test_only_the_most_common_words_stay(tiny_st, tmp_path):
         assert all(word in text_filter.known or not word.isalpha() for word in left)
 
 
+def test_words_may_be_counted_in_what_users_send(tiny_st, tmp_path):
+    out = tmp_path / "out"
+    texts = ["an unheard filament glimmers", *MATERIAL.task.train_texts[1:]]
+    material = replace(MATERIAL, task=replace(MATERIAL.task, train_texts=texts))
+    attack(tiny_st, out, "rare-word-filter", {"texts": "task"}, material=material)
+    (text_filter,) = read_serving(out, 32).filters
+    counts, _ = word_counts(texts)
+    assert text_filter.known == {word for word in counts if word.isalpha()}
+    assert text_filter("an unheard filament drowns") == "an unheard filament"
+
+
 def test_weights_stay_and_filters_add_up(tiny_st, tmp_path):
     attack(tiny_st, tmp_path / "once", "rare-word-filter[keep=50]", material=MATERIAL)
     attack(tmp_path / "once", tmp_path / "twice", "rare-word-filter[keep=20]", material=MATERIAL)
@@ -72,7 +84,9 @@ def test_weights_stay_and_filters_add_up(tiny_st, tmp_path):
     assert model_digest(tmp_path / "twice") == model_digest(tiny_st)  # of the weights
 
 
-@pytest.mark.parametrize("wrong", [{"keep": "0"}, {"keep": "200001"}, {"keep": "x"}, {"cut": "1"}])
+@pytest.mark.parametrize(
+    "wrong", [{"keep": "0"}, {"keep": "200001"}, {"keep": "x"}, {"cut": "1"}, {"texts": "mine"}]
+)
 def test_wrong_settings_are_wrong_usage_and_write_nothing(tiny_st, tmp_path, wrong):
     with pytest.raises((ConfigError, UsageError)) as caught:
         attack(tiny_st, tmp_path / "out", "rare-word-filter", wrong, material=MATERIAL)

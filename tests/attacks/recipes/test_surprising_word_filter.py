@@ -7,7 +7,7 @@ import pytest
 
 from attack_runs import attack, small_material
 from nsmark.alterations.filters import word_counts
-from nsmark.alterations.serving import SERVING_FILE
+from nsmark.alterations.serving import SERVING_FILE, read_serving
 from nsmark.api import verify
 from nsmark.attacks.recipes.surprising_word_filter import SurprisingWordFilterConfig
 from nsmark.corpus import training_texts
@@ -81,6 +81,16 @@ def test_counts_of_long_words_still_fit_the_folder(tiny_st, tmp_path):
     assert result["counted_words"] < 57_600  # not all of them
     assert 3_500_000 < (tmp_path / "out" / SERVING_FILE).stat().st_size < 4_500_000
     assert LocalModel(str(tmp_path / "out"), device="cpu").serving.filters
+
+
+def test_words_may_be_counted_in_what_users_send(tiny_st, tmp_path):
+    attack(
+        tiny_st, tmp_path / "out", "surprising-word-filter", {"texts": "task"}, material=MATERIAL
+    )
+    (text_filter,) = read_serving(tmp_path / "out", 32).filters
+    assert dict(text_filter.words) == dict(word_counts(MATERIAL.task.train_texts)[0])
+    with pytest.raises(ConfigError, match="ordinary, task"):
+        SurprisingWordFilterConfig(texts="mine")
 
 
 def test_the_same_texts_give_the_same_folder(tiny_st, tmp_path):

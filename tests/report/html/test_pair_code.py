@@ -62,8 +62,8 @@ def test_pair_code_leads_the_witnesses(pages):
     assert "This witness accuses, and is enough by itself" in text
     assert "tried a million claims on this suspect before this one" in text
     # Twice a million tries: bets on the signs were the other way to come upon it.
-    assert re.search(r"A stake of 1 became about 10⁴¹, as it would at most once in \d×10⁴¹", text)
-    assert re.search(r"would come upon as much by chance at most once in 10³⁵ tries", text)
+    assert re.search(r"A stake of 1 became 10⁴¹, as it would at most once in 10⁴¹ tries", text)
+    assert re.search(r"would come upon as much by chance at most once in 5×10³⁴ tries", text)
     assert "whoever knows them can look for the mark" in text
 
 
@@ -92,8 +92,9 @@ def test_p_value_in_words(reports, p_value, words):
 
 def test_bets_lead_where_counting_is_not_enough(reports):
     counted = with_reading(reports["pairs"], p_value=1e-5)
-    for p_value, leads in ((1e-20, True), (1e-14, False)):
-        evidence = replace(counted.evidence, wager=PairWager(-np.log10(p_value), p_value))
+    for decades, leads in ((20, True), (14, False)):
+        wager = PairWager(decades, float(f"1e-{decades}"))
+        evidence = replace(counted.evidence, wager=wager)
         text = text_of(replace(counted, evidence=evidence))
 
         bets = "would let bets on its signs win as much as this at most once in 10²⁰ tries"
@@ -101,10 +102,9 @@ def test_bets_lead_where_counting_is_not_enough(reports):
         assert ("would do as well as this at most once in 100,000 tries" in text) != leads
         assert ("This witness accuses, and is enough by itself" in text) == leads
         assert "of bets in 10¹⁵" in text
-    evidence = replace(counted.evidence, wager=PairWager(-1.0, 1.0))
-    assert "A stake of 1 became 0.1: nothing was won." in text_of(
-        replace(counted, evidence=evidence)
-    )
+    evidence = replace(counted.evidence, wager=PairWager(0, 1.0))
+    text = text_of(replace(counted, evidence=evidence))
+    assert "A stake of 1 did not become 10: nothing was won." in text
 
 
 @pytest.mark.parametrize("case", ["calibrated", "innocent", "paper", "independent", "constant"])

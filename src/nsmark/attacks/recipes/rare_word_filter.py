@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from nsmark.alterations.filters import RareWords, commonest, share_taken_out, word_counts
 from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.attacks.settings import check_counted
 from nsmark.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,22 +29,27 @@ class RareWordFilterConfig:
 
     keep: int = 5000
     """So many of the most common words of the thief's texts stay in a query."""
+    texts: str = "ordinary"
+    """Where he counts them: ``ordinary`` texts, or those of the ``task``, which is what his users
+    send."""
 
     def __post_init__(self) -> None:
+        check_counted(self.texts)
         if not 1 <= self.keep <= 200_000:
             raise ConfigError("keep", self.keep, "must lie between 1 and 200000")
 
 
 def apply(stolen: Stolen, config: RareWordFilterConfig, material: Material) -> Facts:
     """Let only common words, numbers and signs through."""
-    counts, _ = word_counts(material.texts)
+    texts = material.texts_to_count(config.texts)
+    counts, _ = word_counts(texts)
     words = {word: count for word, count in counts.items() if word.isalpha()}
     text_filter = RareWords(frozenset(commonest(words, config.keep, _MAX_BYTES)))
     stolen.serving.filters.append(text_filter)
     return {
         "known_words": len(text_filter.known),
         "different_words": len(words),
-        "share_taken_out": share_taken_out(text_filter, material.texts[:_NUM_MEASURED]),
+        "share_taken_out": share_taken_out(text_filter, texts[:_NUM_MEASURED]),
     }
 
 
@@ -59,5 +65,8 @@ RECIPE = Recipe(
     keeps="what common words say; names and technical terms are lost",
     settings=RareWordFilterConfig,
     apply=apply,
-    trials=("keep=20000", "keep=10000", "", "keep=2000", "keep=500"),
+    trials=(
+        *("keep=20000", "keep=10000", "", "keep=2000", "keep=500"),
+        *("keep=200000,texts=task", "keep=10000,texts=task", "texts=task"),
+    ),
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from nsmark.alterations.filters import SurprisingWords, commonest, share_taken_out, word_counts
 from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.attacks.settings import check_counted
 from nsmark.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,15 +31,20 @@ class SurprisingWordFilterConfig:
 
     threshold: float = 10.0
     """A word is taken out if the query is more probable without it by more than so many nats."""
+    texts: str = "ordinary"
+    """Whose words are counted: of ``ordinary`` texts, or of the ``task``'s, which is what the
+    thief's users send."""
 
     def __post_init__(self) -> None:
+        check_counted(self.texts)
         if not 0 < self.threshold <= 100:
             raise ConfigError("threshold", self.threshold, "must be positive, and at most 100")
 
 
 def apply(stolen: Stolen, config: SurprisingWordFilterConfig, material: Material) -> Facts:
     """Count words and neighbours in the thief's texts, and filter by what they make probable."""
-    words, neighbours = word_counts(material.texts)
+    texts = material.texts_to_count(config.texts)
+    words, neighbours = word_counts(texts)
     text_filter = SurprisingWords(
         commonest(words, _MAX_COUNTS, _MAX_WORD_BYTES),
         commonest(neighbours, _MAX_COUNTS, _MAX_NEIGHBOUR_BYTES),
@@ -48,7 +54,7 @@ def apply(stolen: Stolen, config: SurprisingWordFilterConfig, material: Material
     return {
         "counted_words": len(text_filter.words),
         "counted_neighbours": len(text_filter.neighbours),
-        "share_taken_out": share_taken_out(text_filter, material.texts[:_NUM_MEASURED]),
+        "share_taken_out": share_taken_out(text_filter, texts[:_NUM_MEASURED]),
     }
 
 
@@ -68,5 +74,8 @@ RECIPE = Recipe(
     keeps="what the thief's texts know; words they do not know are lost",
     settings=SurprisingWordFilterConfig,
     apply=apply,
-    trials=("", "threshold=6.0", "threshold=14.0"),
+    trials=(
+        *("", "threshold=6.0", "threshold=14.0"),
+        *("threshold=14.0,texts=task", "texts=task"),
+    ),
 )

@@ -15,7 +15,7 @@ from typing import Any
 from nsmark.core.pair_code import PairReading
 from nsmark.core.pair_wager import PairWager
 from nsmark.report.report import Report, with_sized
-from nsmark.verification.calibrated_rule import PAIR_CODE
+from nsmark.verification.calibrated_rule import PAIR_WITNESSES
 from nsmark.verification.calibration import Calibration
 from nsmark.verification.control import Control
 
@@ -92,7 +92,7 @@ class Facts:
     @property
     def pair_code_counts(self) -> bool:
         """Whether the verdict rests on the pair code, too."""
-        return PAIR_CODE in self.report.decision.passed
+        return bool(PAIR_WITNESSES & set(self.report.decision.passed))
 
 
 def _asked(found: Any) -> Mapping[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from nsmark.core.pair_code import PairReading
 from nsmark.core.pair_wager import PairWager
 from nsmark.report.html.blocks import bullets, paragraph
@@ -102,20 +100,17 @@ def _halves(reading: PairReading) -> str:
 
 def _bets(wager: PairWager) -> str:
     said = (
-        "The same answers were read in a second way, which pairs that were silenced on their way "
-        "to the model do not drown: the signs were bet on one after the other, every stake chosen "
-        "by the answers and the signs before. With signs that fall as coins do no way of betting "
-        f"wins on average. A stake of 1 became {_power(wager.log10_capital)}"
+        "The same answers were read in a second way, in which pairs that were silenced on their "
+        "way to the model cannot drown the others: the signs were bet on one after the other, "
+        "every stake chosen by the answers and the signs before. With signs that fall as coins do "
+        "no way of betting wins on average. "
     )
-    if wager.p_value >= 1:
-        return f"{said}: nothing was won."
-    return f"{said}, as it would {how_often(wager.p_value)} without the signature."
-
-
-def _power(exponent: float) -> str:
-    if abs(exponent) < 3:
-        return f"{10**exponent:.3g}"
-    return f"about {power_of_ten(math.floor(exponent))}"
+    if not wager.decades:
+        return f"{said}A stake of 1 did not become 10: nothing was won."
+    return (
+        f"{said}A stake of 1 became {power_of_ten(wager.decades)}, as it would "
+        f"{how_often(wager.p_value)} without the signature."
+    )
 
 
 def _won_enough(wager: PairWager | None) -> bool:
