@@ -96,6 +96,13 @@ def test_every_filter_that_is_tried_can_be_parsed_and_comes_once(script):
     assert sum("texts=task" in each for each in tried) == 8
 
 
+def test_the_page_in_the_docs_is_made_from_the_file_beside_it(script):
+    root = FOLDER.parent
+    found = json.loads((root / "results" / "filters-cpu.json").read_text(encoding="utf-8"))
+    page = (root / "docs" / "results" / "filters.md").read_text(encoding="utf-8")
+    assert script.markdown(found) == page
+
+
 @pytest.mark.slow
 def test_the_whole_runs_on_a_tiny_model(tiny_st, identity, signed_claim, tmp_path):
     from nsmark.api import embed
