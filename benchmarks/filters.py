@@ -47,10 +47,10 @@ Made by the command below, not by hand. A thief takes words out of every query b
 it. He counts words either in ordinary texts (WikiText-2), which costs him what his users write
 otherwise, or in texts like theirs: those of the task that a classifier learns from, without their
 labels. *Points lost*: accuracy of a linear classifier learned anew on the filtered answers, judged
-on a fifth of the task's texts, none of which a filter was made from, which leaves a standard error of
-one to two points. *Extraction* needs the trigger, a rare word. The pair code needs ordinary words, of which
-each filter silences some: *pairs read* counts all signs by the contract's test (half are right by
-chance), *p by betting* is of the same answers ([0015](../adr/0015-betting.md)).
+on a fifth of the task's texts, none of which a filter was made from; that leaves a standard error
+of one to two points. *Extraction* needs the trigger, a rare word. The pair code needs ordinary
+words, of which each filter silences some: *pairs read* counts all signs by the contract's test
+(half are right by chance), *p by betting* is of the same answers ([0015](../adr/0015-betting.md)).
 """
 
 
