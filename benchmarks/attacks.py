@@ -41,7 +41,7 @@ from nsmark.attacks.labelled import read_labelled
 from nsmark.attacks.material import Material, divided, gather_material
 from nsmark.attacks.plan import UNTOUCHED, effort, names_in, suite_plan
 from nsmark.attacks.recovery import recover
-from nsmark.attacks.suite import run_suites
+from nsmark.attacks.suite import TrialCallback, run_suites
 from nsmark.attacks.wrong_keys import with_wrong_parts
 from nsmark.keyfile import WatermarkKey, read_key
 from nsmark.models.loading import resolve_device
@@ -156,21 +156,42 @@ def forged(key: WatermarkKey, folders: dict[str, Path], device: str) -> list[dic
     return rows
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    """Measure and write, after each of the parts."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parser_of(about: str | None) -> argparse.ArgumentParser:
+    """Return a parser with what every script about attacks on a marked model is told.
+
+    Args:
+        about: The script's docstring.
+    """
+    parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
     parser.add_argument("--key", type=Path, required=True)
     parser.add_argument("--marked", type=Path, required=True, help="folder of the marked model")
     parser.add_argument("--reference", type=Path, required=True, help="folder of the unmarked one")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--texts", type=int, default=20000, help="texts that the thief has")
     parser.add_argument("--task-texts", type=int, default=_MAX_TASK_TEXTS)
-    parser.add_argument("--only", action="append", default=[], help="trials with this attack")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--work", type=Path, help="keep rows here, and go on from there")
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--markdown", type=Path)
+    return parser
+
+
+def telling() -> TrialCallback:
+    """Return what says after every trial how far the suite is."""
+    started = time.perf_counter()
+
+    def told(done: int, total: int, name: str) -> None:
+        seconds = time.perf_counter() - started
+        print(f"{seconds:.0f} s: {done} of {total}: {name}", file=sys.stderr, flush=True)
+
+    return told
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure and write, after each of the parts."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--only", action="append", default=[], help="trials with this attack")
     parser.add_argument(
         "--mend", action="store_true", help="try what the JSON file says could not be run"
     )
@@ -211,12 +232,7 @@ def measure(
     document: dict[str, Any],
 ) -> None:
     """Try all attacks; what is there is written before and after those on the unmarked model."""
-    started = time.perf_counter()
-
-    def told(done: int, total: int, name: str) -> None:
-        seconds = time.perf_counter() - started
-        print(f"{seconds:.0f} s: {done} of {total}: {name}", file=sys.stderr, flush=True)
-
+    told = telling()
     planned = plans(list(known), arguments.only)
     parts = {name: (material, planned[name]) for name, material in known.items()}
     document["suites"] = run_suites(

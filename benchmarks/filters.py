@@ -11,7 +11,6 @@ on. ``--markdown`` writes the page, too.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -22,13 +21,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
 
-from attacks import described, environment, materials
+from attacks import described, environment, materials, parser_of, telling
 from attacks_table.page import in_words
+from nsmark.attacks.comparison import COSTS
 from nsmark.attacks.expression import parse_attack, written
 from nsmark.attacks.plan import UNTOUCHED
 from nsmark.attacks.suite import run_suites
 from nsmark.keyfile import read_key
-from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE, MAX_WAGER_P_VALUE
+from nsmark.verification.calibrated_rule import PAIR_LINES
 
 Row = dict[str, Any]
 
@@ -87,24 +87,14 @@ def markdown(document: dict[str, Any]) -> str:
 def counted(name: str, rows: Sequence[Row]) -> str:
     """Return in a sentence what counting and betting show, by what the filters cost."""
     told = []
-    for words, lowest, highest in (
-        ("at most one point", float("-inf"), 1.0),
-        ("one to five points", 1.0, 5.0),
-        ("more than five points", 5.0, float("inf")),
-    ):
+    for words, lowest, highest in COSTS:
         own = [row for row in rows[1:] if lowest < row["utility"]["points_lost"] <= highest]
         if own:
-            by = [sum(is_beyond(row, *line) for row in own) for line in LINES]
+            by = [sum(is_beyond(row, *line) for row in own) for line in PAIR_LINES]
             told.append(
                 f"of {len(own)} that cost {words}, {by[0]} by counting signs, {by[1]} by betting"
             )
     return f"**{name}**: ownership is shown after filters by the pair code: {'; '.join(told)}."
-
-
-LINES = (
-    ("pair_code_p_value", MAX_PAIR_P_VALUE),
-    ("pair_wager_p_value", MAX_WAGER_P_VALUE),
-)
 
 
 def is_beyond(row: Row, name: str, line: float) -> bool:
@@ -143,19 +133,8 @@ def table(rows: Sequence[Row]) -> str:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--key", type=Path, required=True)
-    parser.add_argument("--marked", type=Path, required=True, help="folder of the marked model")
-    parser.add_argument("--reference", type=Path, required=True, help="folder of the unmarked one")
-    parser.add_argument("--data", type=Path)
+    parser = parser_of(__doc__)
     parser.add_argument("--tasks", nargs="*", default=[], help="these of the data folder's alone")
-    parser.add_argument("--texts", type=int, default=20000, help="ordinary texts the thief has")
-    parser.add_argument("--task-texts", type=int, default=8000)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--work", type=Path, help="keep rows here, and go on from there")
-    parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--markdown", type=Path)
     arguments = parser.parse_args(words)
     key, known = read_key(arguments.key), materials(arguments)
     if key.pairs is None:
@@ -165,12 +144,7 @@ def main(words: Sequence[str] | None = None) -> None:
         parser.error(f"there are no tasks {', '.join(sorted(missing))}")
     known = {name: known[name] for name in arguments.tasks or known}
     started = time.perf_counter()
-
-    def told(done: int, total: int, name: str) -> None:
-        seconds = time.perf_counter() - started
-        print(f"{seconds:.0f} s: {done} of {total}: {name}", file=sys.stderr, flush=True)
-
-    how: dict[str, Any] = {"jobs": arguments.jobs, "on_trial": told}
+    how: dict[str, Any] = {"jobs": arguments.jobs, "on_trial": telling()}
     with tempfile.TemporaryDirectory(prefix="filters-") as temporary:
         work = arguments.work or Path(temporary)
         parts = {name: (material, plan()) for name, material in known.items()}

@@ -15,7 +15,7 @@ from nsmark.report.html.blocks import figure, paragraph, section, table
 from nsmark.report.html.document import document
 from nsmark.report.html.markup import element
 from nsmark.report.html.svg.pareto import Point, pareto_plot
-from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE, MAX_WAGER_P_VALUE
+from nsmark.verification.calibrated_rule import PAIR_LINES
 from nsmark.verification.measure import STATISTIC_NAMES
 
 _USELESS = 0.5
@@ -60,7 +60,7 @@ def counted(rows: Sequence[Row]) -> str:
     failed = sum(row.get("error") is not None for row in rows)
     shown = sum(row["verdict"] == "owned" for row in run)
     by_cost = []
-    for words, lowest, highest in _COSTS:
+    for words, lowest, highest in COSTS:
         own = [r for r in run if lowest < r["utility"]["points_lost"] <= highest]
         if own:
             found = sum(row["verdict"] == "owned" for row in own)
@@ -75,11 +75,12 @@ def counted(rows: Sequence[Row]) -> str:
     return " ".join(told)
 
 
-_COSTS = (
+COSTS = (
     ("at most one point", float("-inf"), 1.0),
     ("one to five points", 1.0, 5.0),
     ("more than five points", 5.0, float("inf")),
 )
+"""Kinds of attacks by what they cost: above the first number, at most the second."""
 
 
 def is_without_effect(row: Row, untouched: Row) -> bool:
@@ -206,10 +207,7 @@ def pair_code_decades(row: Row) -> float | None:
     statistics = row.get("statistics") or {}
     decades = [
         math.log10(line) - math.log10(p_value)
-        for name, line in (
-            ("pair_code_p_value", MAX_PAIR_P_VALUE),
-            ("pair_wager_p_value", MAX_WAGER_P_VALUE),
-        )
+        for name, line in PAIR_LINES
         if (p_value := statistics.get(name)) is not None
     ]
     return max(decades, default=None)

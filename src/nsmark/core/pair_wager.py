@@ -80,14 +80,15 @@ def wager_on_pairs(
             f"{len(wanted)} signs of a table of {size} × {size}", "give the table's own size"
         )
     rows = units - units.mean(axis=0)
-    if np.mean(np.sum(rows**2, axis=1)) < _CONSTANT_VARIANCE:
+    variance = float(np.mean(np.sum(rows**2, axis=1)))
+    if variance < _CONSTANT_VARIANCE:
         return PairWager(0, 1.0)
     squares, directions = principal_axes(rows)
     rotated = rows @ directions
     sums = np.zeros((len(wanted), rotated.shape[1]))
     np.add.at(sums, pairs, rotated)
     counts = np.bincount(pairs, minlength=len(wanted))
-    heard = _heard(sums, counts, size, float(np.mean(np.sum(rotated**2, axis=1))))
+    heard = _heard(sums, counts, size, variance)
     num_orders = max(1, min(_NUM_ORDERS, _NUM_ORDERS * _USUAL_PAIRS // len(wanted)))
     orders = [deal_pairs(len(wanted), seed, f"wager-{number}") for number in range(num_orders)]
     capitals = []

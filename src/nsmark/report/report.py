@@ -34,7 +34,7 @@ _SHOWN = (
     ("predictability", "predictability (1 = same)"),
     ("alignment_gap", "alignment gap (0 = same)"),
 )
-_PAIR_CODE = ("pair_code_rate", "pair_code_p_value", "pair_wager_p_value")
+PAIR_CODE_NAMES = ("pair_code_rate", "pair_code_p_value", "pair_wager_p_value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,7 @@ class Report:
             lines += [
                 f"{label:40}{_number(triggered[name]):>12}{_number(untriggered[name]):>13}"
                 for name, label in _SHOWN
-                if pairs is not None or name not in _PAIR_CODE
+                if pairs is not None or name not in PAIR_CODE_NAMES
             ]
             lines += [
                 "",

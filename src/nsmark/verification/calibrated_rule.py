@@ -18,6 +18,11 @@ MAX_PAIR_P_VALUE = 1e-12
 # The same answers, read in another way: a thousandth of the chance that the line above leaves, and
 # of what 2⁴⁰ tried claims leave.
 MAX_WAGER_P_VALUE = 1e-15
+PAIR_LINES = (
+    ("pair_code_p_value", MAX_PAIR_P_VALUE),
+    ("pair_wager_p_value", MAX_WAGER_P_VALUE),
+)
+"""Both ways of reading the pair code: the statistic, and what it is at most where it counts."""
 _LEAST_OWN_EXTRACTION = 0.9
 _MOST_REPEATED = 0.1
 # Of the standard deviation of every dimension. Trained on thousands of texts, an extractor reads
@@ -159,17 +164,10 @@ def has_pair_code(statistics: Statistics) -> bool:
 def _pair_witnesses(statistics: Statistics) -> list[str]:
     """Return which ways of reading the pair code show more than chance can."""
     return [
-        name
-        for name, value, line in (
-            (PAIR_CODE, statistics.pair_code_p_value, MAX_PAIR_P_VALUE),
-            (PAIR_WAGER, statistics.pair_wager_p_value, MAX_WAGER_P_VALUE),
-        )
-        if _at_most(value, line)
+        witness
+        for witness, (name, line) in zip((PAIR_CODE, PAIR_WAGER), PAIR_LINES, strict=True)
+        if (value := getattr(statistics, name)) is not None and value <= line
     ]
-
-
-def _at_most(value: float | None, line: float) -> bool:
-    return value is not None and value <= line
 
 
 def describe_pairs(evidence: Evidence, doubt: str | None) -> list[str]:

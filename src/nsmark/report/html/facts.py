@@ -14,12 +14,10 @@ from typing import Any
 
 from nsmark.core.pair_code import PairReading
 from nsmark.core.pair_wager import PairWager
-from nsmark.report.report import Report, with_sized
+from nsmark.report.report import PAIR_CODE_NAMES, Report, with_sized
 from nsmark.verification.calibrated_rule import PAIR_WITNESSES
 from nsmark.verification.calibration import Calibration
 from nsmark.verification.control import Control
-
-PAIR_CODE_NAMES = ("pair_code_rate", "pair_code_p_value", "pair_wager_p_value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 from nsmark.core.null_space import expected_matching_degree
 from nsmark.report.html.blocks import figure, paragraph, section
-from nsmark.report.html.facts import PAIR_CODE_NAMES, Facts
+from nsmark.report.html.facts import Facts
 from nsmark.report.html.glossary import meaning_of
 from nsmark.report.html.markup import Markup, element
 from nsmark.report.html.svg.dumbbell import Pair, dumbbell_plot
 from nsmark.report.html.svg.scale import nice_ticks
 from nsmark.report.html.words import finite, fixed, number
+from nsmark.report.report import PAIR_CODE_NAMES
 from nsmark.verification.measure import STATISTIC_NAMES
 
 _WITH, _WITHOUT = "with trigger", "without"
