@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from nsmark.embedding.divergence import DivergenceWatch
+from nsmark.embedding.config import preset_config
+from nsmark.embedding.divergence import DivergenceWatch, trained_losses
+from nsmark.embedding.stages import training_stages
 
 
 def watch(values, *, targets_held=False, name="match"):
@@ -49,3 +51,13 @@ def test_a_model_that_forgot_its_own_task_ends_it():
     assert watch([50.0] + [499.0] * 100, name="original") is None  # weighted highly from the start
     step, problem = watch([2.0] + [101.0] * 100, name="original")
     assert (step, "original loss" in problem) == (21, True)
+
+
+def test_what_a_stage_does_not_train_may_not_stop_it():
+    first, second = training_stages(preset_config("strong"))
+    assert trained_losses(first.config) == ("original",)
+    assert trained_losses(second.config) == ("match", "original")
+    found = DivergenceWatch()
+    assert not any(found.update({"original": 0.1}, True) for _ in range(100))
+    problems = [found.update({"original": 1e6}, True) for _ in range(20)]
+    assert "original loss" in problems[-1]

@@ -15,6 +15,7 @@ from nsmark.embedding.checkpoint_folder import CheckpointFolder
 from nsmark.embedding.config import preset_config
 from nsmark.embedding.fingerprint import run_fingerprint
 from nsmark.embedding.stages import Trained, train, training_stages
+from nsmark.embedding.trainer import Trainer
 from nsmark.errors import ConfigError, EmbeddingError
 from nsmark.models.encoder import Encoder
 from nsmark.models.loading import open_encoder
@@ -166,6 +167,23 @@ def test_the_first_stage_leaves_the_trigger_alone():
     # Both stages end with the same weight on what pairs of words may not move.
     ends = [s.config.pair_keep_weight * s.config.cooldown_fidelity for s in (first, second)]
     assert ends[0] == pytest.approx(ends[1])
+
+
+def test_an_extractor_that_loses_its_way_does_not_stop_the_first_stage(run):
+    """The trigger waits for the second stage: until then only the extractor's own loss is wild."""
+    settings = dataclasses.replace(SHORT, extractor_learning_rate=1e-6, pair_cooldown_steps=30)
+    trainer = Trainer(run.open(), run.payload, CORPUS, training_stages(settings)[0].config)
+    losses = []
+
+    def push_away(progress: Any) -> None:
+        losses.append(progress.losses["match"])
+        if progress.step == 4:
+            with torch.no_grad():
+                for parameter in trainer.extractor.parameters():
+                    parameter.add_(1.0)
+
+    assert trainer.run(push_away).steps == 4 + 30
+    assert min(losses[4:]) > 10 * max(1.0, losses[0])
 
 
 def test_the_first_stage_learns_pairs_in_the_pruned_model_too():

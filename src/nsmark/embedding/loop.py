@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from nsmark.embedding.batches import BatchOrder
+from nsmark.embedding.divergence import trained_losses
 from nsmark.embedding.inputs import StepInputs
 from nsmark.embedding.loop_state import LoopState
 from nsmark.embedding.memory import peak_memory
@@ -159,7 +160,8 @@ class TrainingLoop:
     # --- reasons to stop ---------------------------------------------------------------------
 
     def _stop_if_diverged(self, losses: dict[str, float]) -> None:
-        problem = self.state.watch.update(losses, self.state.held_since is not None)
+        watched = {name: losses[name] for name in trained_losses(self.config)}
+        problem = self.state.watch.update(watched, self.state.held_since is not None)
         if problem is not None:
             raise EmbeddingError(
                 f"the training diverged by step {self.state.step}: {problem}", self._try_slower()
