@@ -208,7 +208,7 @@ def start_judge(key_file: Path, rate: float) -> None:
     _JUDGE.update(
         yardstick=yardstick,
         controls=owner_controls(key),
-        flaw=key_flaw(yardstick),
+        flaw=key_flaw(yardstick.key, yardstick.questions),
         rate=rate,
     )
 

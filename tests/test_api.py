@@ -33,7 +33,12 @@ from nsmark.suspects import RecordedOutputs, open_suspect
 
 # Two steps suffice where any result counts as trained; the saved model then cannot verify.
 ANYTHING_GOES = dataclasses.replace(
-    TINY_TRAINING, min_triggered=0.0, max_clean=1.0, evaluate_every=1, cooldown_steps=1
+    TINY_TRAINING,
+    max_steps=2,
+    min_triggered=0.0,
+    max_clean=1.0,
+    evaluate_every=1,
+    cooldown_steps=1,
 )
 
 

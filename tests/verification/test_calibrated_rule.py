@@ -21,6 +21,7 @@ from nsmark.verification.calibrated_rule import (
 from nsmark.verification.calibration import calibrate
 from nsmark.verification.control import Control
 from nsmark.verification.measure import Yardstick
+from nsmark.verification.questions import key_questions
 
 INNOCENT = Statistics(
     extraction_rate=0.05,
@@ -141,7 +142,7 @@ def test_a_line_out_of_reach_says_so():
 
 
 def flaw_of(key) -> str | None:
-    return key_flaw(Yardstick(key))
+    return key_flaw(key, key_questions(key))
 
 
 def test_an_honest_key_has_no_flaw():

@@ -135,7 +135,7 @@ def calibrate_key(
         thefts += gauge.thefts(name, run())
     if on_model is not None:
         on_model(total, total, "done")
-    flaw = key_flaw(gauge.yardstick)
+    flaw = key_flaw(gauge.yardstick.key, gauge.yardstick.questions)
     return CalibrationResult(
         key=replace(key, controls=tuple(each.record() for each in controls)).sealed_by(identity),
         calibration=calibration,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nsmark.api.controls import Controls
+from nsmark.api.judging import judge
+from nsmark.api.opening import Opening
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.errors import EmbeddingError
 from nsmark.identity.signing import SignedClaim
@@ -19,18 +22,22 @@ from nsmark.models.model_card import ModelProvenance
 from nsmark.payload.payload import WatermarkPayload
 from nsmark.report.versions import library_versions
 from nsmark.suspects.recorded import RecordedOutputs
-from nsmark.verification.control import Control
+from nsmark.verification.calibrated_rule import unshown_marks
+from nsmark.verification.calibration import DEFAULT_RATE
 from nsmark.verification.controls import RANK
-from nsmark.verification.decide import Verdict, decide, paper_thresholds
-from nsmark.verification.measure import Evidence, measure
+from nsmark.verification.decide import Verdict, paper_thresholds
+from nsmark.verification.measure import Evidence, Yardstick, measure
+from nsmark.verification.questions import key_questions
+from nsmark.verification.witnesses import EXTRACTION
 
 if TYPE_CHECKING:
+    from nsmark.embedding.extractor import Extractor
     from nsmark.embedding.progress import TrainingResult
+    from nsmark.embedding.trainer import Trainer
     from nsmark.models.encoder import Encoder
 
 
-# Of a small table little is read even from a model that carries all of it.
-_LEAST_OWN_PAIRS = 0.8
+_NOT_YET_SAVED = "0" * 64
 
 
 def enroll(
@@ -42,27 +49,86 @@ def enroll(
     config: EmbeddingConfig,
     digest: str,
 ) -> tuple[WatermarkKey, Evidence, Evidence]:
-    """Build the key from the saved model's outputs, and refuse one that does not verify."""
-    texts = payload.verification_texts
-    asked = [*payload.triggered_texts(), *texts, *payload.pair_texts()]
-    own_outputs = _answers(saved, payload, asked)
-    draft = WatermarkKey(
+    """Build the key from the saved model's outputs, and refuse one that does not show it."""
+    answers = _answers("owner", payload, saved.encode)
+    draft = _draft_key(payload, signed_claim, saved, training.extractor, config, digest, answers)
+    own = measure(draft, answers)
+    control = measure(draft, _answers("reference", payload, reference.encode))
+    record = ControlRecord(
+        name="reference",
+        triggered=control.triggered.to_mapping() | {RANK: float(control.rank)},
+        untriggered=control.untriggered.to_mapping(),
+    )
+    thresholds = paper_thresholds(own.triggered, [control.triggered])
+    key = replace(draft, thresholds=thresholds, controls=(record,))
+    missing = _not_shown(key, own, answers)
+    if missing:
+        raise EmbeddingError(
+            f"the saved model does not verify: {'; '.join(missing)}",
+            "train longer (--max-steps), with a more varied corpus or a larger model; nothing was "
+            "written",
+        )
+    return key, own, control
+
+
+def own_check(
+    payload: WatermarkPayload, signed_claim: SignedClaim, model: Encoder, config: EmbeddingConfig
+) -> Callable[[Trainer], Sequence[str]]:
+    """Return what tells, while a model trains, which marks the verification texts do not show."""
+
+    def unshown(trainer: Trainer) -> Sequence[str]:
+        answers = _answers("owner", payload, trainer.outputs)
+        key = _draft_key(
+            payload, signed_claim, model, trainer.extractor, config, _NOT_YET_SAVED, answers
+        )
+        return unshown_marks(key, key_questions(key), answers)
+
+    return unshown
+
+
+def _not_shown(key: WatermarkKey, own: Evidence, answers: RecordedOutputs) -> Sequence[str]:
+    """Return what keeps a verifier from reading every mark that was asked for."""
+    yardstick = Yardstick(key)
+    found = unshown_marks(key, yardstick.questions, answers)
+    if found:
+        return found
+    controls = Controls(yardstick, Opening(key), (), independent=False)
+    judged = judge("calibrated", yardstick, own, controls, DEFAULT_RATE)
+    if judged.decision.verdict is not Verdict.OWNED:
+        return judged.decision.reasons
+    line = judged.calibration.line(EXTRACTION.name) if judged.calibration else None
+    if line is None or not line.can_be_reached or EXTRACTION.name in judged.decision.passed:
+        return ()
+    return (f"extraction {own.counted.extraction_rate:.3f} does not exceed {line.threshold:.3f}",)
+
+
+def _draft_key(
+    payload: WatermarkPayload,
+    signed_claim: SignedClaim,
+    model: Encoder,
+    extractor: Extractor,
+    config: EmbeddingConfig,
+    digest: str,
+    answers: RecordedOutputs,
+) -> WatermarkKey:
+    """Return a key without thresholds and controls, which are measured with it."""
+    return WatermarkKey(
         signed_claim=signed_claim,
         configuration=KeyConfiguration.model_validate(
             asdict(payload.config)
             | {
-                "output_dim": saved.output_dim,
-                "num_texts": len(texts),
+                "output_dim": model.output_dim,
+                "num_texts": len(payload.verification_texts),
                 "hidden_sizes": config.hidden_sizes,
-                "pooling": saved.pooling,
-                "normalise": saved.normalise,
-                "max_length": saved.max_length,
+                "pooling": model.pooling,
+                "normalise": model.normalise,
+                "max_length": model.max_length,
                 "marks": config.marks,
             }
         ),
         trigger=payload.trigger,
         skipped_words=payload.skipped_words,
-        verification_texts=texts,
+        verification_texts=payload.verification_texts,
         word_list_digest=payload.word_list_digest,
         pool_digest=payload.pool_digest,
         model_digest=digest,
@@ -70,43 +136,23 @@ def enroll(
         controls=(),
         library_version=library_versions()["nsmark"] or "unknown",
         pairs=payload.pairs,
-        extractor=tuple(training.extractor.to_layers()),
-        owner_triggered=own_outputs[0],
-        owner_untriggered=own_outputs[1],
+        extractor=tuple(extractor.to_layers()),
+        owner_triggered=answers.triggered.astype(np.float32),
+        owner_untriggered=answers.untriggered.astype(np.float32),
     )
-    own = measure(draft, _recorded("owner", own_outputs))
-    control = measure(draft, _recorded("reference", _answers(reference, payload, asked)))
-    thresholds = paper_thresholds(own.triggered, [control.triggered])
-    decision = decide(own, thresholds, [Control("reference", control.triggered)])
-    extracted = own.triggered.extraction_rate or 0.0
-    if decision.verdict is not Verdict.OWNED or extracted <= thresholds.min_extraction_rate:
-        raise EmbeddingError(
-            f"the saved model does not verify: {'; '.join(decision.reasons)}",
-            "train longer (--max-steps) or with a more varied corpus; nothing was written",
-        )
-    if own.pairs is not None and own.pairs.rate < _LEAST_OWN_PAIRS:
-        raise EmbeddingError(
-            f"the saved model does not carry the pair code: {own.pairs.rate:.2f} of it is read",
-            "train longer (--max-steps) or with a larger model; nothing was written",
-        )
-    record = ControlRecord(
-        name="reference",
-        triggered=control.triggered.to_mapping() | {RANK: float(control.rank)},
-        untriggered=control.untriggered.to_mapping(),
-    )
-    return replace(draft, thresholds=thresholds, controls=(record,)), own, control
 
 
 def _answers(
-    model: Encoder, payload: WatermarkPayload, asked: Sequence[str]
-) -> list[NDArray[np.float32]]:
+    name: str,
+    payload: WatermarkPayload,
+    encode: Callable[[Sequence[str]], NDArray[np.float32]],
+) -> RecordedOutputs:
     """Ask as a verifier does, in the same batches: so the same model gives the same numbers."""
-    count = len(payload.verification_texts)
-    return np.split(model.encode(asked), [count, 2 * count])
-
-
-def _recorded(name: str, answers: Sequence[NDArray[np.float32]]) -> RecordedOutputs:
-    triggered, untriggered, pairs = (part.astype(np.float64) for part in answers)
+    texts = payload.verification_texts
+    outputs = encode([*payload.triggered_texts(), *texts, *payload.pair_texts()])
+    triggered, untriggered, pairs = np.split(
+        outputs.astype(np.float64), [len(texts), 2 * len(texts)]
+    )
     return RecordedOutputs(name, triggered, untriggered, pairs if len(pairs) else None)
 
 

@@ -73,7 +73,7 @@ def judge(
         evidence,
         calibration,
         controls.measured,
-        key_flaw(yardstick),
+        key_flaw(yardstick.key, yardstick.questions),
         yardstick.triggered.rank,
         pair_doubt,
     )

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsmark.api.enrolment import embedding_report, enroll, provenance_of
+from nsmark.api.enrolment import embedding_report, enroll, own_check, provenance_of
 from nsmark.corpus import pool_texts, training_texts
 from nsmark.embedding.checkpoint_folder import CheckpointFolder
 from nsmark.embedding.config import EmbeddingConfig, Preset, preset_config
@@ -184,6 +184,7 @@ def embed(
         device=resolve_device(device),
         checkpoints=checkpoints,
         max_seconds=max_seconds,
+        unshown=own_check(payload, signed_claim, encoder, config),
         on_progress=on_progress,
         on_stage=lambda stage: tell("training" if stage == MARKS else "training the pair code"),
     )

@@ -243,7 +243,7 @@ def _check_itself(key: WatermarkKey, device: str, details: dict[str, Any]) -> Ya
     try:
         owner_controls(key)
         yardstick = Yardstick(key, basis_on(device))
-        flaw = key_flaw(yardstick)
+        flaw = key_flaw(yardstick.key, yardstick.questions)
     except (InputError, EvidenceError) as error:
         raise _RefusedError(str(error)) from error
     if flaw is not None:

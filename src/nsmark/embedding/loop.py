@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from nsmark.embedding.inputs import StepInputs
 from nsmark.embedding.loop_state import LoopState
 from nsmark.embedding.memory import peak_memory
 from nsmark.embedding.parallel import local
-from nsmark.embedding.progress import Progress, ProgressCallback, TrainingResult
+from nsmark.embedding.progress import HeldOut, Progress, ProgressCallback, TrainingResult
 from nsmark.embedding.schedule import Schedule
 from nsmark.errors import EmbeddingError
 
@@ -33,11 +34,12 @@ class TrainingLoop:
         trainer: Trainer,
         checkpoints: Checkpoints | None = None,
         max_seconds: float | None = None,
+        unshown: Callable[[Trainer], Sequence[str]] | None = None,
         keep_last: bool = False,
     ) -> None:
         self.trainer, self.config = trainer, trainer.config
         self.checkpoints, self.max_seconds = checkpoints, max_seconds
-        self.keep_last = keep_last
+        self.unshown, self.keep_last = unshown, keep_last
         self.started = time.perf_counter()
         self.state = LoopState() if checkpoints is None else checkpoints.start(trainer)
         self.seconds_before = self.state.seconds
@@ -137,9 +139,16 @@ class TrainingLoop:
         state.history.append({**state.recent, **asdict(state.heldout)})
         if state.held_since is None and state.heldout.meets(self.config):
             state.held_since = self.schedule.held_since = step
-        elif self.schedule.can_go_on(step) and not state.heldout.meets(self.config):
-            # Lost again while cooling down, and there is budget left: train on at the full rate.
+        elif self.schedule.can_go_on(step) and not self._is_complete(state.heldout):
+            # There is budget left: train on at the full rate.
             state.held_since = self.schedule.held_since = None
+
+    def _is_complete(self, heldout: HeldOut) -> bool:
+        """Return whether nothing is missing: neither lost in the cool-down, nor for a verifier."""
+        if not heldout.meets(self.config):
+            return False
+        missing = () if self.unshown is None else self.unshown(self.trainer)
+        return not self.group.agree(torch.tensor(float(bool(missing)), device=self.trainer.device))
 
     def _save_if_due(self) -> None:
         state = self.state

@@ -113,5 +113,6 @@ def torchrun_group(device: str, parallel: Parallel) -> Iterator[tuple[Group, str
     dist.init_process_group("nccl" if device != "cpu" else "gloo", timeout=patience)
     try:
         yield Group(dist.get_rank(), dist.get_world_size(), parallel), device
+        dist.barrier()  # one that leaves while another is still at work takes it down
     finally:
         dist.destroy_process_group()

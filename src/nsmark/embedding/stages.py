@@ -92,6 +92,7 @@ def train(
     device: torch.device | None = None,
     checkpoints: Checkpoints | None = None,
     max_seconds: float | None = None,
+    unshown: Callable[[Trainer], Sequence[str]] | None = None,
     on_progress: ProgressCallback | None = None,
     on_stage: Callable[[str], None] | None = None,
 ) -> Trained:
@@ -106,6 +107,7 @@ def train(
         device: Where to compute.
         checkpoints: Where to save, and whether to resume.
         max_seconds: Save and stop after so long, all stages together.
+        unshown: Which marks the texts of a verifier do not show, asked where the last stage ends.
         on_progress: Told after every step of a stage.
         on_stage: Told the name of a stage when it begins.
     """
@@ -140,6 +142,7 @@ def train(
                 on_progress,
                 checkpoints=own,
                 max_seconds=left,
+                unshown=unshown if stage.name == MARKS else None,
                 keep_last=number < len(stages) - 1,
             )
         )

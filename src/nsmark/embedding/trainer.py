@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -160,6 +160,7 @@ class Trainer:
         *,
         checkpoints: Checkpoints | None = None,
         max_seconds: float | None = None,
+        unshown: Callable[[Trainer], Sequence[str]] | None = None,
         keep_last: bool = False,
     ) -> TrainingResult:
         """Train until the targets hold and the learning rates have cooled down.
@@ -168,16 +169,22 @@ class Trainer:
             on_progress: Told after every step.
             checkpoints: Where to save, and whether to resume; by default nothing is saved.
             max_seconds: Save and stop after so long.
+            unshown: Which marks a verifier's texts do not show yet: then the training goes on, as
+                long as there are steps.
             keep_last: Save where it ends, too: something follows.
 
         Raises:
             EmbeddingError: The budget or the time ended, or the losses diverged, without that.
         """
-        return TrainingLoop(self, checkpoints, max_seconds, keep_last).run(on_progress)
+        return TrainingLoop(self, checkpoints, max_seconds, unshown, keep_last).run(on_progress)
 
     def finished(self) -> Encoder:
         """Return the marked model, adapters merged and layers put together; all processes ask."""
         return self.player.finished()
+
+    def outputs(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the outputs of the model in training, as precise as its arithmetic."""
+        return self.player.encode(self.model.token_ids(texts)).float().cpu().numpy()
 
     def reference_outputs(self, texts: Sequence[str]) -> np.ndarray:
         """Return the frozen reference's outputs, as precise as the training's arithmetic."""

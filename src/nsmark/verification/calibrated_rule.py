@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from nsmark.core.pair_code import PairReading
+from nsmark.core.pair_wager import PairWager
+from nsmark.keyfile.schema import WatermarkKey
+from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.calibration import Calibration
 from nsmark.verification.control import Control
 from nsmark.verification.decide import Decision, Verdict
-from nsmark.verification.measure import Evidence, Statistics, Yardstick
+from nsmark.verification.measure import Evidence, Statistics, marks_in, read_pairs
+from nsmark.verification.questions import Questions
 from nsmark.verification.witnesses import EXTRACTION, WITNESSES, Line
 
 # Exact under the hypothesis that a model was not trained with this signature. An owner may try
@@ -24,6 +32,7 @@ PAIR_LINES = (
 )
 """Both ways of reading the pair code: the statistic, and what it is at most where it counts."""
 _LEAST_OWN_EXTRACTION = 0.9
+_LEAST_OWN_PAIRS = 0.8
 _MOST_REPEATED = 0.1
 # Of the standard deviation of every dimension. Trained on thousands of texts, an extractor reads
 # through ten times as much.
@@ -32,30 +41,63 @@ _NOISE = 0.01
 _LEAST_TEXTS_PER_DIMENSION = 1.5
 
 
-def key_flaw(yardstick: Yardstick) -> str | None:
+def key_flaw(key: WatermarkKey, questions: Questions) -> str | None:
     """Return why a key contradicts itself: its own outputs do not show what it says they carry."""
-    key, texts = yardstick.key, yardstick.questions.untriggered
-    repeated = len(texts) - len(set(texts))
-    if repeated > _MOST_REPEATED * len(texts):
+    repeated = len(questions.untriggered) - len(set(questions.untriggered))
+    if repeated > _MOST_REPEATED * len(questions.untriggered):
         # Equal texts get equal answers from everybody, which looks like a match.
-        return f"{repeated} of its {len(texts)} texts are repetitions"
-    triggered, untriggered = yardstick.own()
-    rate, silence = triggered.extraction_rate, untriggered.extraction_rate
-    if rate is None or rate < _LEAST_OWN_EXTRACTION:
+        return f"{repeated} of its {len(questions.untriggered)} texts are repetitions"
+    triggered = marks_in(key, questions.owner_triggered)
+    untriggered = marks_in(key, questions.owner_untriggered)
+    rate = triggered["extraction_rate"]
+    if rate < _LEAST_OWN_EXTRACTION:
         return "its extractor does not read the signature from the owner's own outputs"
-    if silence is None or silence >= 0.5 * rate:
+    if untriggered["extraction_rate"] >= 0.5 * rate:
         return "its extractor reads the signature from the owner's untriggered outputs, too"
-    if yardstick.own_extraction_with_noise(_NOISE) < 0.5 * rate:
+    if marks_in(key, _with_noise(questions.owner_triggered))["extraction_rate"] < 0.5 * rate:
         return (
             "its extractor knows the owner's outputs by heart: a little noise, and it reads nothing"
         )
     if "derived" in key.configuration.marks:
         # Short signatures leave no small p-value: here the rate itself is what counts.
-        if (triggered.derived_extraction_rate or 0.0) < _LEAST_OWN_EXTRACTION:
+        if triggered["derived_extraction_rate"] < _LEAST_OWN_EXTRACTION:
             return "the owner's own outputs do not carry the readout of the signature"
-        if (untriggered.derived_extraction_rate or 0.0) >= _LEAST_OWN_EXTRACTION:
+        if untriggered["derived_extraction_rate"] >= _LEAST_OWN_EXTRACTION:
             return "the owner's untriggered outputs carry the readout, too"
     return None
+
+
+def _with_noise(outputs: NDArray[np.floating]) -> NDArray[np.float64]:
+    exact = outputs.astype(np.float64)
+    noise = np.random.default_rng(0).standard_normal(exact.shape)
+    return np.asarray(exact + _NOISE * exact.std(axis=0) * noise)
+
+
+def unshown_marks(
+    key: WatermarkKey, questions: Questions, answers: RecordedOutputs
+) -> tuple[str, ...]:
+    """Return what a key's own model does not show of its marks, in sentences; nothing if all.
+
+    Args:
+        key: The key, with the model's outputs.
+        questions: The key's.
+        answers: The same outputs, and those to the pair code's texts.
+    """
+    flaw = key_flaw(key, questions)
+    found = [] if flaw is None else [flaw]
+    if "pairs" in key.configuration.marks:
+        read = read_pairs(key, questions, answers, [])
+        if read is None or not _is_read(*read):
+            rate = 0.0 if read is None else read[0].rate
+            found.append(f"the model does not carry the pair code: {rate:.2f} of it is read")
+    return tuple(found)
+
+
+def _is_read(pairs: PairReading, wager: PairWager) -> bool:
+    """Return whether a model carries a pair code: of a small one nothing else is ever shown."""
+    statistics = Statistics(pair_code_p_value=pairs.p_value, pair_wager_p_value=wager.p_value)
+    can_be_shown = 2 * 0.5 ** min(pairs.halves) <= MAX_PAIR_P_VALUE
+    return pairs.rate >= _LEAST_OWN_PAIRS and (has_pair_code(statistics) or not can_be_shown)
 
 
 def decide_calibrated(

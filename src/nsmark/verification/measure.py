@@ -167,15 +167,10 @@ class Yardstick:
             (self.untriggered, asked.owner_untriggered),
         ):
             degree = invariant_matching_degree(side.matrix, side.basis)
-            found.append(Statistics(invariant_matching_degree=degree, **_marks(self.key, outputs)))
+            found.append(
+                Statistics(invariant_matching_degree=degree, **marks_in(self.key, outputs))
+            )
         return found[0], found[1]
-
-    def own_extraction_with_noise(self, share: float) -> float:
-        """Return what is read from the owner's triggered outputs after a little noise."""
-        outputs = self.questions.owner_triggered.astype(np.float64)
-        noise = np.random.default_rng(0).standard_normal(outputs.shape)
-        noisy = outputs + share * outputs.std(axis=0) * noise
-        return _marks(self.key, noisy)["extraction_rate"]
 
     def measure(
         self, suspect: Suspect | RecordedOutputs, on_batch: BatchCallback | None = None
@@ -203,7 +198,7 @@ class Yardstick:
             lambda: _statistics(self.key, self.untriggered, answers.untriggered, notes[1]),
         )
         output_dim = answers.triggered.shape[1]
-        asked, read = self.questions.pairs, self._read_pairs(answers, notes[0])
+        asked, read = self.questions.pairs, read_pairs(self.key, self.questions, answers, notes[0])
         pairs, wager = read or (None, None)
         if pairs is not None and wager is not None:
             triggered = replace(
@@ -245,35 +240,6 @@ class Yardstick:
         factors = np.divide(sizes, lengths, out=np.zeros_like(lengths), where=lengths > 0)
         return _extraction(self.key, directions * factors[:, np.newaxis])
 
-    def _read_pairs(
-        self, answers: RecordedOutputs, notes: list[str]
-    ) -> tuple[PairReading, PairWager] | None:
-        asked, pairs = self.questions.pairs, self.key.pairs
-        if asked is None or pairs is None:
-            if pairs is not None:
-                notes.append("the texts of the pair code were not asked")
-            return None
-        if answers.pair_texts is None:
-            notes.append("the texts of the pair code were not answered")
-            return None
-        outputs = answers.pair_texts
-        if len(outputs) != len(asked.texts):
-            raise EvidenceError(
-                f"there are {len(outputs)} outputs to {len(asked.texts)} texts of the pair code",
-                "answer exactly those texts: see `nsmark inspect KEY --queries FILE`",
-            )
-        if outputs.shape[1] != answers.triggered.shape[1]:
-            raise EvidenceError(
-                "outputs to the pair code's texts have another dimension than the triggered ones",
-                "measure all of them on the same model",
-            )
-        outputs = _rescaled(check_matrix(outputs, "outputs to pair texts"))
-        size = pairs.config.size
-        return (
-            read_pair_code(outputs, asked.numbers, asked.signs, asked.seed),
-            wager_on_pairs(outputs, asked.numbers, asked.signs, size, asked.seed),
-        )
-
 
 def measure(
     key: WatermarkKey,
@@ -283,6 +249,37 @@ def measure(
 ) -> Evidence:
     """Measure one suspect; see :class:`Yardstick` for many."""
     return Yardstick(key, basis_of).measure(suspect, on_batch)
+
+
+def read_pairs(
+    key: WatermarkKey, questions: Questions, answers: RecordedOutputs, notes: list[str]
+) -> tuple[PairReading, PairWager] | None:
+    """Read the pair code from answers, in both ways; None, with a note, where it cannot be."""
+    asked, pairs = questions.pairs, key.pairs
+    if asked is None or pairs is None:
+        if pairs is not None:
+            notes.append("the texts of the pair code were not asked")
+        return None
+    if answers.pair_texts is None:
+        notes.append("the texts of the pair code were not answered")
+        return None
+    outputs = answers.pair_texts
+    if len(outputs) != len(asked.texts):
+        raise EvidenceError(
+            f"there are {len(outputs)} outputs to {len(asked.texts)} texts of the pair code",
+            "answer exactly those texts: see `nsmark inspect KEY --queries FILE`",
+        )
+    if outputs.shape[1] != answers.triggered.shape[1]:
+        raise EvidenceError(
+            "outputs to the pair code's texts have another dimension than the triggered ones",
+            "measure all of them on the same model",
+        )
+    outputs = _rescaled(check_matrix(outputs, "outputs to pair texts"))
+    size = pairs.config.size
+    return (
+        read_pair_code(outputs, asked.numbers, asked.signs, asked.seed),
+        wager_on_pairs(outputs, asked.numbers, asked.signs, size, asked.seed),
+    )
 
 
 def output_rank(outputs: NDArray[np.float64]) -> int:
@@ -314,7 +311,7 @@ def _rescaled(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.ldexp(outputs, -exponent))
 
 
-def _marks(key: WatermarkKey, outputs: NDArray[np.floating]) -> dict[str, float]:
+def marks_in(key: WatermarkKey, outputs: NDArray[np.floating]) -> dict[str, float]:
     """Return what is read from outputs of the key's dimension, by the statistic's name."""
     config = key.configuration
     sized = _rescaled(outputs.astype(np.float64))
@@ -354,7 +351,7 @@ def _statistics(
     if statistics.subspace_overlap is None:
         notes.append("overlap needs more texts than dimensions: query more texts")
     if suspect.shape[0] == key.configuration.output_dim:
-        statistics = replace(statistics, **_marks(key, suspect_outputs))
+        statistics = replace(statistics, **marks_in(key, suspect_outputs))
     else:
         notes.append(
             f"the suspect has {suspect.shape[0]} dimensions, the key {owner.matrix.shape[0]}: "
