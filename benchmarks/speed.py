@@ -28,6 +28,7 @@ import argparse
 import gc
 import hashlib
 import json
+import platform
 import statistics
 import sys
 import tempfile
@@ -58,7 +59,6 @@ from nsmark.payload import (
     published_word_list,
     read_texts,
 )
-from nsmark.report.versions import library_versions
 from reference_loop import ReferenceLoop, synchronised_clock
 
 SIGNATURE = hashlib.sha512(b"speed").digest()
@@ -192,12 +192,12 @@ def make_trainer(
     if "pairs" not in config.marks:
         payload = replace(payload, pairs=None)
     trainer = Trainer(model, payload, texts, config)
-    trainer.plan_memory()
-    if config.compile:
-        trainer.player.compile()
     numbers = range(trainer.num_train)
     known = [trainer.inputs.tokens[number] for number in numbers]
     trainer.kept.put(numbers, trainer.player.encode(known, as_reference=True))
+    trainer.plan_memory()
+    if config.compile:
+        trainer.player.compile()
     return trainer
 
 
@@ -349,16 +349,22 @@ def summary(rounds: Sequence[Round]) -> dict[str, float]:
 
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the document, one run more each time."""
-    from transformers import AutoTokenizer, BertConfig
+    import transformers
 
     device = torch.device(arguments.device)
     scale = SCALES["tiny" if arguments.tiny else "base"]
-    tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer, local_files_only=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(
+        arguments.tokenizer, local_files_only=True
+    )
     count = scale.num_texts + NUM_HELDOUT
     texts = {"full": full_texts(count), "corpus": corpus_texts(arguments.corpus, count)}
     document: dict[str, Any] = {
         "shape": scale.shape,
-        "versions": library_versions(),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
         **hardware(device),
         "runs": [],
     }
@@ -371,7 +377,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         payload = make_payload(model())
         reference = {
             name: ReferenceLoop(
-                BertConfig(vocab_size=len(tokenizer), **scale.shape),
+                transformers.BertConfig(vocab_size=len(tokenizer), **scale.shape),
                 tokenizer,
                 payload.trigger,
                 payload,
