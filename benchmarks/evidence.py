@@ -17,6 +17,8 @@ import argparse
 import json
 import os
 import platform
+import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -273,7 +275,12 @@ def judge_all(
         arguments.processes, context, start_judge, (prepared.key_file, arguments.rate)
     ) as pool:
         waiting = []
-        for number, base in enumerate(bases(prepared.models, questions)):
+        chosen = [
+            (number, base)
+            for number, base in enumerate(bases(prepared.models, questions))
+            if re.search(arguments.only, base.name)
+        ]
+        for number, base in chosen:
             waiting += [(base, job) for job in submitted(pool, base, number)]
             print(f"{time.perf_counter() - started:.0f} s: asked {base.name}", file=sys.stderr)
         for base, job in waiting:
@@ -366,6 +373,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--processes", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--tiny", action="store_true", help="for a tiny model, to try it out")
+    parser.add_argument("--only", default="", metavar="REGEX", help="models with such names")
     parser.add_argument("--work", type=Path, help="keep what takes long to make here")
     parser.add_argument(
         "--calibrate-only", action="store_true", help="mark and calibrate; needs --work"
@@ -383,10 +391,11 @@ def main(words: Sequence[str] | None = None) -> None:
         if arguments.calibrate_only:
             return
         rows = judge_all(prepared, read_key(prepared.key_file), arguments)
-    marks = f" --marks {','.join(arguments.marks)}" if arguments.marks else ""
+    options = f" --marks {','.join(arguments.marks)}" if arguments.marks else ""
+    options += f" --only {shlex.quote(arguments.only)}" if arguments.only else ""
     document = {
         "command": "python benchmarks/evidence.py --model DIR --data DIR --preset "
-        f"{arguments.preset}{marks} --json OUT --markdown OUT",
+        f"{arguments.preset}{options} --json OUT --markdown OUT",
         "environment": {"python": platform.python_version(), "machine": platform.machine()},
         "rate": arguments.rate,
         **prepared.report,

@@ -59,7 +59,7 @@ from nsmark.payload import (
     published_word_list,
     read_texts,
 )
-from reference_loop import ReferenceLoop, synchronised_clock
+from reference_loop import TINY, ReferenceLoop, synchronised_clock
 
 SIGNATURE = hashlib.sha512(b"speed").digest()
 BASE = {
@@ -67,12 +67,6 @@ BASE = {
     "num_hidden_layers": 12,
     "num_attention_heads": 12,
     "intermediate_size": 3072,
-}
-TINY = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
 }
 
 NUM_HELDOUT = 64
