@@ -42,6 +42,7 @@ from evidence_table.tasks import Task, read_task
 from made_up_owners import CREATED, make_identity
 from nsmark.api import embed
 from nsmark.api.calibrating import CalibrationSettings, calibrate_key
+from nsmark.corpus import training_texts
 from nsmark.embedding.checkpoint_folder import CheckpointFolder
 from nsmark.embedding.config import EmbeddingConfig, parse_marks, preset_config
 from nsmark.errors import EvidenceError
@@ -60,6 +61,7 @@ from nsmark.verification.witnesses import WITNESSES
 
 TASKS = ("sst2", "offenseval", "agnews")
 PLAIN = "as it is"
+_TINY_CORPUS = 1000
 KEY_FILE = "owner.nsmark"
 
 
@@ -78,6 +80,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
     config = preset_config(arguments.preset, arguments.marks)
     payload, num_texts = PayloadConfig(), None
     if arguments.tiny:
+        corpus = (corpus or list(training_texts()))[:_TINY_CORPUS]
         config = replace(
             config,
             batch_size=16,
@@ -112,8 +115,6 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
 
     texts = [t for t in (corpus or []) if len(t.split()) >= 8]
     if not texts:
-        from nsmark.corpus import training_texts
-
         texts = list(training_texts())
     key_file, report_file = folder / "calibrated.nsmark", folder / "prepared.json"
     forget_another_mark(folder, key_file, report_file)

@@ -53,6 +53,10 @@ ON_ONE_MARK = {
         "--model {st} --tiny --device cpu --work {out}/marks --settings {settings} "
         "--json {out}/mark-settings.json"
     ),
+    "evidence.py": Smoke(
+        "--model {st} --tiny --tasks 1 --steps 3 --processes 1 --device cpu --only ^(un)?marked$ "
+        "--work {out}/marks/plain --json {out}/evidence.json --markdown {out}/evidence.md"
+    ),
     "endpoints.py": Smoke(
         f"--tiny --model {{st}} --marked {_MARK}/model --key {_MARK}/owner.nsmark "
         "--suspects marked --json {out}/endpoints.json --markdown {out}/endpoints.md"
@@ -64,10 +68,7 @@ ALONE = {
         "--seconds 0.2 --clients 2 --filings 3 --json {out}/load.json",
         status=(0, 1),  # nothing is promised about a busy machine
     ),
-    "evidence.py": Smoke(
-        "--model {st} --tiny --tasks 1 --steps 3 --processes 1 --device cpu --only ^(un)?marked$ "
-        "--json {out}/evidence.json --markdown {out}/evidence.md"
-    ),
+    "ceiling.py": Smoke("--device cpu", status=(2,)),  # said: it measures GPUs
     "evidence_table/page.py": Smoke("{results}/evidence-strong-h200.json"),
     "null_space.py": Smoke("--tiny --json {out}/null-space.json"),
     "on_one_gpu.py": Smoke(
@@ -88,12 +89,11 @@ ALONE = {
     ),
 }
 ELSEWHERE = {
-    "ceiling.py": "test_ceiling.py::test_the_ceiling_is_refused_without_a_gpu",
     "common_words.py": "test_common_words.py::test_the_list_can_be_read_as_one_for_pair_codes",
     "embedding_table.py": "test_embedding_table.py::test_a_row_holds_every_measurement",
     "fidelity.py": "test_fidelity.py::test_a_small_run_from_end_to_end",
 }
-"""Tests that run a script's main; of one there is nothing to run without a GPU."""
+"""Tests that run a script's main."""
 
 
 @pytest.fixture(scope="module")
