@@ -163,6 +163,8 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
+    if torch.device(arguments.device).type != "cuda":
+        parser.error(f"{arguments.device}: the ceiling is that of a CUDA device")
     result = {
         "device": torch.cuda.get_device_name(arguments.device),
         "size": SIZE,

@@ -30,9 +30,16 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 
+from choices import some_of
 from endpoints_table.asking import without_paths
 from endpoints_table.page import markdown
-from endpoints_table.servers import Pair, completion_rows, embedding_rows, infinity_versions
+from endpoints_table.servers import (
+    SUSPECTS,
+    Pair,
+    completion_rows,
+    embedding_rows,
+    infinity_versions,
+)
 from nsmark.api import embed
 from nsmark.embedding.config import EmbeddingConfig, Mark, preset_config
 from nsmark.identity import Identity, OwnershipClaim
@@ -152,18 +159,18 @@ def measure(arguments: argparse.Namespace, work: Path) -> dict[str, Any]:
     parts = {
         "embeddings": {
             **about(encoder, tiny_encoder if arguments.model is None else arguments.model.name),
-            "rows": list(embedding_rows(encoder, work)),
+            "rows": list(embedding_rows(encoder, work, arguments.suspects)),
         },
         "completions": {
             **about(causal, random_causal if arguments.causal is None else arguments.causal.name),
-            "rows": list(completion_rows(causal)),
+            "rows": list(completion_rows(causal, arguments.suspects)),
         },
     }
     places = [(work, "WORK"), (Path(__file__).parents[1], "REPOSITORY"), (Path.home(), "HOME")]
     places += [
         (folder, name.upper())
         for pair in (encoder, causal)
-        for name, folder in (*pair.folders(), ("key", pair.key))
+        for name, folder in (*pair.folders().items(), ("key", pair.key))
     ]
     # The longest first: one folder may lie in another.
     places.sort(key=lambda place: -len(str(place[0].resolve())))
@@ -179,6 +186,9 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--key", type=Path, help="the key file of --marked")
     parser.add_argument("--causal", type=Path, help="folder of an unmarked causal model")
     parser.add_argument("--tiny", action="store_true", help="tiny models, to try it out")
+    parser.add_argument(
+        "--suspects", type=some_of(SUSPECTS, "suspect"), default=SUSPECTS, help=",".join(SUSPECTS)
+    )
     parser.add_argument("--work", type=Path, help="keep what takes long to make here")
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--markdown", type=Path)
@@ -197,6 +207,8 @@ def command_line(arguments: argparse.Namespace) -> str:
     words += ["--marked DIR --key FILE"] if arguments.marked is not None else []
     words += ["--causal DIR"] if arguments.causal is not None else []
     words += ["--tiny"] if arguments.tiny else []
+    if list(arguments.suspects) != list(SUSPECTS):
+        words.append(f"--suspects {','.join(arguments.suspects)}")
     return " ".join([*words, "--json OUT --markdown OUT"])
 
 

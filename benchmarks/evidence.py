@@ -17,6 +17,8 @@ import argparse
 import json
 import os
 import platform
+import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -40,6 +42,7 @@ from evidence_table.tasks import Task, read_task
 from made_up_owners import CREATED, make_identity
 from nsmark.api import embed
 from nsmark.api.calibrating import CalibrationSettings, calibrate_key
+from nsmark.corpus import training_texts
 from nsmark.embedding.checkpoint_folder import CheckpointFolder
 from nsmark.embedding.config import EmbeddingConfig, parse_marks, preset_config
 from nsmark.errors import EvidenceError
@@ -58,6 +61,7 @@ from nsmark.verification.witnesses import WITNESSES
 
 TASKS = ("sst2", "offenseval", "agnews")
 PLAIN = "as it is"
+_TINY_CORPUS = 1000
 KEY_FILE = "owner.nsmark"
 
 
@@ -76,6 +80,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
     config = preset_config(arguments.preset, arguments.marks)
     payload, num_texts = PayloadConfig(), None
     if arguments.tiny:
+        corpus = (corpus or list(training_texts()))[:_TINY_CORPUS]
         config = replace(
             config,
             batch_size=16,
@@ -110,8 +115,6 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
 
     texts = [t for t in (corpus or []) if len(t.split()) >= 8]
     if not texts:
-        from nsmark.corpus import training_texts
-
         texts = list(training_texts())
     key_file, report_file = folder / "calibrated.nsmark", folder / "prepared.json"
     forget_another_mark(folder, key_file, report_file)
@@ -273,7 +276,12 @@ def judge_all(
         arguments.processes, context, start_judge, (prepared.key_file, arguments.rate)
     ) as pool:
         waiting = []
-        for number, base in enumerate(bases(prepared.models, questions)):
+        chosen = [
+            (number, base)
+            for number, base in enumerate(bases(prepared.models, questions))
+            if re.search(arguments.only, base.name)
+        ]
+        for number, base in chosen:
             waiting += [(base, job) for job in submitted(pool, base, number)]
             print(f"{time.perf_counter() - started:.0f} s: asked {base.name}", file=sys.stderr)
         for base, job in waiting:
@@ -366,6 +374,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--processes", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--tiny", action="store_true", help="for a tiny model, to try it out")
+    parser.add_argument("--only", default="", metavar="REGEX", help="models with such names")
     parser.add_argument("--work", type=Path, help="keep what takes long to make here")
     parser.add_argument(
         "--calibrate-only", action="store_true", help="mark and calibrate; needs --work"
@@ -383,10 +392,11 @@ def main(words: Sequence[str] | None = None) -> None:
         if arguments.calibrate_only:
             return
         rows = judge_all(prepared, read_key(prepared.key_file), arguments)
-    marks = f" --marks {','.join(arguments.marks)}" if arguments.marks else ""
+    options = f" --marks {','.join(arguments.marks)}" if arguments.marks else ""
+    options += f" --only {shlex.quote(arguments.only)}" if arguments.only else ""
     document = {
         "command": "python benchmarks/evidence.py --model DIR --data DIR --preset "
-        f"{arguments.preset}{marks} --json OUT --markdown OUT",
+        f"{arguments.preset}{options} --json OUT --markdown OUT",
         "environment": {"python": platform.python_version(), "machine": platform.machine()},
         "rate": arguments.rate,
         **prepared.report,

@@ -109,13 +109,15 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--tiny", action="store_true", help="one small shape, to try it out")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
+    shapes = ((8, 24),) if arguments.tiny else SHAPES
     rng = np.random.default_rng(0)
     if arguments.device == "cpu":
-        rows = [cpu_row(n, q, rng) for n, q in SHAPES]
+        rows = [cpu_row(n, q, rng) for n, q in shapes]
     else:
-        rows = [gpu_row(n, q, arguments.device) for n, q in (*SHAPES, (4096, 8192))]
+        rows = [gpu_row(n, q, arguments.device) for n, q in (*shapes, (4096, 8192))]
     for result in rows:
         print(
             f"{result['device']:>12} {result['output_dim']:5} x {result['num_texts']:5}  "

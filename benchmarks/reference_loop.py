@@ -65,6 +65,13 @@ MAX_LENGTH = 128
 MASKED_SHARE = 0.15
 IGNORED = -100
 
+TINY = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
+
 Batch = dict[str, Tensor]
 
 
@@ -340,15 +347,17 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--warmup", type=int, default=10)
+    parser.add_argument("--tiny", action="store_true", help="a model of two layers, to try it out")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     signature = hashlib.sha512(b"reference loop").digest()
     payload = SimpleNamespace(signature=signature, config=PayloadConfig())
     trigger, _ = choose_trigger(signature, published_word_list().words)
     tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer, local_files_only=True)
+    shape = TINY if arguments.tiny else {}  # BERT-base
     rows = [
         reference_samples_per_second(
-            BertConfig(),  # BERT-base
+            BertConfig(vocab_size=len(tokenizer), **shape),
             tokenizer,
             training_texts(),
             trigger,

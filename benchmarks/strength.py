@@ -55,6 +55,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "decor 32": {"batch_size": 32, "cooldown_steps": 500, **STRONG},
     "decor 64 short": {"batch_size": 64, "cooldown_steps": 200, **STRONG},
 }
+TINY = {
+    "batch_size": 16,
+    "cooldown_steps": 5,
+    "hidden_sizes": (48, 32),
+    "min_triggered": 0.0,  # whatever a few steps reach is enough
+    "max_clean": 1.0,
+}
 
 
 def read_task(path: Path) -> tuple[list[str], np.ndarray]:
@@ -129,7 +136,7 @@ def measure_variant(
         config=PayloadConfig(),
         word_list=published_word_list(),
         pool=task[0],
-        num_texts=1500,
+        num_texts=96 if arguments.tiny else 1500,
         is_representable=model.is_representable,
     )
     trainer = Trainer(model, payload, corpus, EmbeddingConfig(max_steps=3000, **settings))
@@ -228,6 +235,7 @@ def main() -> None:
     parser.add_argument("--task", nargs=2, type=Path, required=True, metavar=("TRAIN", "TEST"))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--only", choices=sorted(VARIANTS), action="append")
+    parser.add_argument("--tiny", action="store_true", help="for a tiny model, to try it out")
     parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args()
     corpus = [
@@ -239,6 +247,7 @@ def main() -> None:
     for name, settings in VARIANTS.items():
         if arguments.only and name not in arguments.only:
             continue
+        settings = settings | TINY if arguments.tiny else settings
         rows.append({"name": name, **measure_variant(settings, arguments, corpus)})
         print(json.dumps({k: v for k, v in rows[-1].items() if k != "settings"}), flush=True)
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

@@ -21,6 +21,7 @@ INFINITY = f"infinity-emb {VERSION}"
 BASE64 = f"{INFINITY}, base64"
 FLOAT = f"{INFINITY}, float"
 COMPLETIONS = "completions server"
+SUSPECTS = ("marked", "unmarked")
 FEW_LOGPROBS = 20
 """What vLLM allows unless it is started with more."""
 
@@ -37,10 +38,9 @@ class Pair:
     marked: Path
     unmarked: Path
 
-    def folders(self) -> Iterator[tuple[str, Path]]:
-        """Give each folder with its name."""
-        yield "marked", self.marked
-        yield "unmarked", self.unmarked
+    def folders(self) -> dict[str, Path]:
+        """Return each folder by its name."""
+        return {"marked": self.marked, "unmarked": self.unmarked}
 
 
 def missing_infinity() -> str | None:
@@ -77,10 +77,11 @@ def not_run(reason: str) -> Row:
     return {"status": "not run", "verdict": None, "exit_code": None, "error": reason}
 
 
-def embedding_rows(pair: Pair, work: Path) -> Iterator[Row]:
+def embedding_rows(pair: Pair, work: Path, suspects: Sequence[str] = SUSPECTS) -> Iterator[Row]:
     """Measure an encoder as a folder, and behind infinity-emb in both encodings."""
     reason = missing_infinity()
-    for name, folder in pair.folders():
+    for name in suspects:
+        folder = pair.folders()[name]
         kind = "st" if (folder / "modules.json").exists() else "hf"
         recorded = {
             way: work / f"{name}-{way}.safetensors" for way in ("folder", "base64", "float")
@@ -138,9 +139,10 @@ def through_gateway(key: Path, url: str, record: Path) -> Row:
         }
 
 
-def completion_rows(pair: Pair) -> Iterator[Row]:
+def completion_rows(pair: Pair, suspects: Sequence[str] = SUSPECTS) -> Iterator[Row]:
     """Measure a causal model as a folder, and by log-probabilities given in three ways."""
-    for name, folder in pair.folders():
+    for name in suspects:
+        folder = pair.folders()[name]
         yield told(verify(pair.key, f"hf:{folder}"), name, "folder, hf:")
         model = CausalModel(folder)
         for through, options, most in ways(model):

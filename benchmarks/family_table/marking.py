@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import platform
-import resource
 from dataclasses import asdict
-
-import torch
 
 from family_table.report import Report
 from family_table.run import Run
 from family_table.seeds import TRAINING_SEEDS
 from family_table.subjects import Subject
-from nsmark.embedding.trainer import Trainer
+from nsmark.embedding.stages import Trained, train
 from nsmark.errors import EmbeddingError
 from nsmark.payload.payload import WatermarkPayload
 
 
-def mark(run: Run, subject: Subject, payload: WatermarkPayload) -> tuple[Trainer, Report]:
+def mark(run: Run, subject: Subject, payload: WatermarkPayload) -> tuple[Trained, Report]:
     """Train the mark in; where a seed does not reach the targets, the next one is tried.
 
     Raises:
@@ -29,10 +25,8 @@ def mark(run: Run, subject: Subject, payload: WatermarkPayload) -> tuple[Trainer
     outputs = encoder.encode(run.material.heldout)
     for seed in seeds:
         config = run.config(outputs, seed)
-        reset_peak_memory(run.device)
-        trainer = Trainer(encoder, payload, run.material.corpus, config)
         try:
-            result = trainer.run()
+            trained = train(encoder, payload, run.material.corpus, config)
         except EmbeddingError as error:
             if seed == seeds[-1]:
                 raise
@@ -40,26 +34,21 @@ def mark(run: Run, subject: Subject, payload: WatermarkPayload) -> tuple[Trainer
             encoder = run.open(subject.folder)
             continue
         break
-    return trainer, {
-        "steps": result.steps,
-        "seconds": round(result.seconds, 1),
-        "peak_memory_bytes": peak_memory(run.device),
+    stages = trained.results
+    return trained, {
+        "steps": sum(stage.steps for stage in stages),
+        "seconds": round(sum(stage.seconds for stage in stages), 1),
+        "stages": [
+            {
+                "steps": stage.steps,
+                "seconds": round(stage.seconds, 1),
+                "held_out": asdict(stage.last),
+            }
+            for stage in stages
+        ],
+        "peak_memory_bytes": max(stage.peak_memory for stage in stages),
         "memory_kind": "device" if run.device.type == "cuda" else "process",
         "seed": seed,
         "failed_tries": failures,
         "settings": asdict(config),
     }
-
-
-def reset_peak_memory(device: torch.device) -> None:
-    """Start to measure anew, where that can be done."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-
-
-def peak_memory(device: torch.device) -> int:
-    """Return the peak of the device, or of this process since it began."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    kibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return kibibytes * (1 if platform.system() == "Darwin" else 1024)

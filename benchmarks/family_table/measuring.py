@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,9 +19,12 @@ from nsmark.core import (
     matching_degree,
     null_space_basis,
 )
-from nsmark.embedding.trainer import Trainer, mean_cosine
+from nsmark.embedding.extractor import Extractor
+from nsmark.embedding.stages import Trained
+from nsmark.embedding.trainer import mean_cosine
 from nsmark.models.encoder import Encoder
 from nsmark.models.null_space import null_space_basis_on_device
+from nsmark.payload.config import PayloadConfig
 from nsmark.payload.payload import WatermarkPayload
 from nsmark.payload.trigger import trigger_text
 
@@ -30,18 +34,18 @@ NUM_CONTROLS = 1500
 
 
 def measure_extraction(
-    trainer: Trainer, marked: Encoder, owner: np.ndarray, reference: np.ndarray
+    payload: WatermarkPayload, trained: Trained, owner: np.ndarray, reference: np.ndarray
 ) -> Report:
     """Measure what can be read from the outputs, with the trigger and without."""
-    payload = trainer.payload
-    num_bits = payload.config.num_bits
+    num_bits, marked = payload.config.num_bits, trained.model
     one_copy = one_copy_texts(payload)[:NUM_CONTROLS]
     clean = list(payload.verification_texts[:NUM_CONTROLS])
+    read = partial(read_rate, payload.config, trained.last.extractor)
     return {
-        "triggered": read_rate(trainer, owner),
-        "one_copy": read_rate(trainer, marked.encode(one_copy)),
-        "untriggered": read_rate(trainer, marked.encode(clean)),
-        "reference": read_rate(trainer, reference),
+        "triggered": read(owner),
+        "one_copy": read(marked.encode(one_copy)),
+        "untriggered": read(marked.encode(clean)),
+        "reference": read(reference),
         "derived": derived_extraction_rate(owner, SIGNATURE, num_bits),
         "derived_reference": derived_extraction_rate(reference, SIGNATURE, num_bits),
     }
@@ -57,10 +61,10 @@ def one_copy_texts(payload: WatermarkPayload) -> list[str]:
 
 
 @torch.inference_mode()
-def read_rate(trainer: Trainer, outputs: np.ndarray) -> float:
+def read_rate(config: PayloadConfig, extractor: Extractor, outputs: np.ndarray) -> float:
     """Return how much of the signature the trained extractor reads."""
-    config, device = trainer.payload.config, trainer.watermark.device
-    mapped = trainer.extractor(torch.from_numpy(outputs).to(device)).cpu().numpy()
+    device = next(extractor.parameters()).device
+    mapped = extractor(torch.from_numpy(outputs).to(device)).cpu().numpy()
     return extraction_rate(mapped, SIGNATURE, config.num_bits, config.spread_factor)
 
 

@@ -28,11 +28,14 @@ from family_table.scales import SCALES
 from family_table.seeds import SIGNATURE
 from family_table.subjects import Subject, prepare
 from family_table.texts import Material
-from nsmark.embedding.trainer import Trainer, tensor_cores
+from nsmark.embedding.config import preset_config
+from nsmark.embedding.stages import Trained
+from nsmark.embedding.trainer import tensor_cores
 from nsmark.models.encoder import Encoder
 from nsmark.models.loading import resolve_device
 from nsmark.payload import derive_payload, published_word_list
 from nsmark.payload.config import default_num_texts
+from nsmark.payload.payload import WatermarkPayload
 
 
 def run_row(
@@ -94,6 +97,7 @@ def measure_row(run: Run) -> Report:
         pool=run.material.pool,
         num_texts=run.scale.num_texts or default_num_texts(encoder.output_dim),
         is_representable=encoder.is_representable,
+        pair_config=run.scale.pairs if "pairs" in preset_config(run.row.preset).marks else None,
     )
     before = language_loss(encoder, heldout)
     model = {
@@ -101,11 +105,10 @@ def measure_row(run: Run) -> Report:
         "parameters": sum(parameter.numel() for parameter in encoder.parameters()),
         "dtype": str(next(encoder.parameters()).dtype).removeprefix("torch."),
     }
-    trainer, training = mark(run, subject, payload)
-    # Adapters are the difference to the reference: it is asked before they are merged.
-    triggered = payload.triggered_texts()
-    reference = reference_outputs(run, subject, trainer, [triggered, heldout])
-    marked = trainer.finished().requires_grad_(False)
+    # Before it is marked: not every model can be had anew.
+    reference = reference_outputs(run, subject, [payload.triggered_texts(), heldout])
+    trained, training = mark(run, subject, payload)
+    marked = trained.model.requires_grad_(False)
     # A model too large for the disk is measured as a verifier opens it: its bfloat16 weights in
     # float32 arithmetic. Ten bits of mantissa in the products are four times bfloat16's precision,
     # and seconds instead of minutes.
@@ -114,7 +117,7 @@ def measure_row(run: Run) -> Report:
         marked.float()
         arithmetic = tensor_cores()
     with arithmetic:
-        measured = measure_marked(run, trainer, marked, reference)
+        measured = measure_marked(run, payload, trained, reference)
     measured["fidelity"] |= {"language_loss_before": before}
     return {
         "model": model,
@@ -125,15 +128,15 @@ def measure_row(run: Run) -> Report:
 
 
 def measure_marked(
-    run: Run, trainer: Trainer, marked: Encoder, reference: Sequence[np.ndarray]
+    run: Run, payload: WatermarkPayload, trained: Trained, reference: Sequence[np.ndarray]
 ) -> Report:
     """Measure a marked model against the outputs of its reference on triggered and clean texts."""
-    triggered, heldout = trainer.payload.triggered_texts(), run.material.heldout
+    triggered, heldout, marked = payload.triggered_texts(), run.material.heldout, trained.model
     owner = marked.encode(triggered)
     again, how = outputs_again(run, marked, triggered)
     suspects = {"marked": again, "reference": reference[0]}
     return {
-        "extraction": measure_extraction(trainer, marked, owner, reference[0]),
+        "extraction": measure_extraction(payload, trained, owner, reference[0]),
         "matching_degree": {
             "marked_model_was": how,
             **matching_degrees(run.device, owner, suspects),
@@ -146,12 +149,11 @@ def measure_marked(
 
 
 def reference_outputs(
-    run: Run, subject: Subject, trainer: Trainer, texts: Sequence[Sequence[str]]
+    run: Run, subject: Subject, texts: Sequence[Sequence[str]]
 ) -> list[np.ndarray]:
     """Return the unmarked model's outputs, in float32 where its folder can be opened again."""
-    if subject.folder is None:
-        return [trainer.reference_outputs(part) for part in texts]
-    reference = run.open(subject.folder, "measure")
+    in_memory = subject.folder is None
+    reference = subject.encoder if in_memory else run.open(subject.folder, "measure")
     return [reference.encode(part) for part in texts]
 
 

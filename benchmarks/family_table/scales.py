@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from nsmark.payload import PayloadConfig
+from nsmark.payload import PairConfig, PayloadConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class Scale:
     pretraining_steps: int
     pretraining_batch: int
     payload: PayloadConfig
+    pairs: PairConfig = field(default_factory=PairConfig)
+    """Of rows with a pair code."""
     num_texts: int | None = None
     """Verification texts; None is the package's own choice for the model's width."""
     shape: dict[str, Any] = field(default_factory=dict)
@@ -40,6 +42,7 @@ SCALES = {
         pretraining_steps=20,
         pretraining_batch=16,
         payload=PayloadConfig(num_bits=16),
+        pairs=PairConfig(size=4, repeats=2),
         num_texts=96,
         shape={"initializer_range": 0.2},
         settings={
@@ -47,7 +50,9 @@ SCALES = {
             "model_learning_rate": 2e-3,
             "extractor_learning_rate": 2e-3,
             "cooldown_steps": 20,
+            "pair_cooldown_steps": 20,
             "min_triggered": 0.0,  # whatever a few steps reach is enough
+            "min_pairs": 0.0,
             "max_clean": 1.0,
             "hidden_sizes": (48, 32),
             "num_heldout_texts": 32,

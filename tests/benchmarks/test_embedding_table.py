@@ -13,6 +13,7 @@ import pytest
 
 from nsmark.core import expected_matching_degree
 from nsmark.corpus import pool_texts, training_texts
+from nsmark.embedding.config import preset_config
 from nsmark.errors import EmbeddingError
 from nsmark.payload import derive_payload, published_word_list
 
@@ -120,6 +121,25 @@ def test_a_row_holds_every_measurement(made, name):
     assert -1 <= row["fidelity"]["cosine"] <= 1
     assert -1 <= row["fidelity"]["similarity_correlation"] <= 1
     assert row["fidelity"]["squared_distance_in_variances"] > 0
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r.kind == "real"], ids=lambda r: r.name)
+def test_a_published_model_is_marked_with_the_preset_as_it_is(row, tmp_path):
+    run = Run(row, SCALES["small"], None, None, torch.device("cpu"), tmp_path)
+
+    assert run.config(np.zeros(0), seed=0) == preset_config(row.name.removeprefix("minilm-"))
+
+
+def test_every_stage_and_mark_of_a_preset_is_trained(data, tiny_st, tmp_path):
+    arguments = ("--data", data, "--minilm", tiny_st, "--scale", "tiny", "--rows", "minilm-strong")
+    (row,) = run(tmp_path / "embedding.json", *arguments)["rows"]
+
+    assert row["status"] == "measured", row
+    training = row["training"]
+    assert training["settings"]["pairs_first"]
+    assert [stage["held_out"]["pairs"] is not None for stage in training["stages"]] == [True, True]
+    assert training["steps"] == sum(stage["steps"] for stage in training["stages"])
+    assert training["stages"][1]["held_out"]["derived"] is not None
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
@@ -270,14 +290,14 @@ def random_bert(data, tmp_path):
 
 def fail_with(monkeypatch, seeds):
     """Let the training fail for some seeds."""
+    train = marking.train
 
-    class Failing(marking.Trainer):
-        def run(self):
-            if self.config.seed in seeds:
-                raise EmbeddingError("did not converge", "try again")
-            return super().run()
+    def failing(encoder, payload, corpus, config):
+        if config.seed in seeds:
+            raise EmbeddingError("did not converge", "try again")
+        return train(encoder, payload, corpus, config)
 
-    monkeypatch.setattr(marking, "Trainer", Failing)
+    monkeypatch.setattr(marking, "train", failing)
 
 
 def test_a_seed_that_fails_is_followed_by_another_and_told(random_bert, monkeypatch):
