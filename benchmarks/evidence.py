@@ -55,6 +55,7 @@ from nsmark.verification.decide import Verdict, decide, paper_thresholds
 from nsmark.verification.measure import Statistics, Yardstick
 from nsmark.verification.separation import area_under, roc_curve, separations
 from nsmark.verification.witnesses import WITNESSES
+from provenance import measured
 
 TASKS = ("sst2", "offenseval", "agnews")
 PLAIN = "as it is"
@@ -385,6 +386,9 @@ def main(words: Sequence[str] | None = None) -> None:
         rows = judge_all(prepared, read_key(prepared.key_file), arguments)
     marks = f" --marks {','.join(arguments.marks)}" if arguments.marks else ""
     document = {
+        "measured": measured(
+            None if arguments.tiny else [arguments.preset], rule=True, device=arguments.device
+        ),
         "command": "python benchmarks/evidence.py --model DIR --data DIR --preset "
         f"{arguments.preset}{marks} --json OUT --markdown OUT",
         "environment": {"python": platform.python_version(), "machine": platform.machine()},

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fidelity_table.summary import Report, num_marks
+from provenance import when_measured
 
 
 def page(report: Report) -> str:
@@ -21,6 +22,8 @@ def page(report: Report) -> str:
         names = ", ".join(digest[:12] for digest in settings["marked_sha256"])
         told, spread = f"{marks} marks (models {names}); for each and for every seed", ""
     return f"""# What a mark costs
+
+{when_measured(report.get("measured"))}
 
 Made by `benchmarks/fidelity.py` (preset `{settings["preset"]}`, marks
 {", ".join(settings["embedding"]["marks"])}, model {settings["model"]},
