@@ -32,6 +32,9 @@ Made by `benchmarks/fidelity.py` (preset `{settings["preset"]}`, marks
 head, and tested on the same rows. The probe is a ridge regression on frozen outputs.{spread}
 
 {markdown(report)}
+
+Few of these texts hold a trigger or a pair of words. What happens to texts that do so by nature,
+and to texts of other kinds, is in [SECURITY](../../SECURITY.md).
 """
 
 
