@@ -43,12 +43,14 @@ from nsmark.attacks.plan import UNTOUCHED, effort, names_in, suite_plan
 from nsmark.attacks.recovery import recover
 from nsmark.attacks.suite import TrialCallback, run_suites
 from nsmark.attacks.wrong_keys import with_wrong_parts
+from nsmark.embedding.config import PRESET_VERSIONS
 from nsmark.keyfile import WatermarkKey, read_key
 from nsmark.models.loading import resolve_device
 from nsmark.report import library_versions
 from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.measure import ask
 from nsmark.verification.questions import key_questions
+from provenance import measured
 
 TASKS = ("sst2", "sst5", "offenseval", "agnews", "lingspam")
 PRUNED = (0.5, 0.7, 0.8, 0.9, 0.95)
@@ -166,6 +168,9 @@ def parser_of(about: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--key", type=Path, required=True)
     parser.add_argument("--marked", type=Path, required=True, help="folder of the marked model")
     parser.add_argument("--reference", type=Path, required=True, help="folder of the unmarked one")
+    parser.add_argument(
+        "--preset", nargs=1, choices=sorted(PRESET_VERSIONS), help="what marked the model"
+    )
     parser.add_argument("--data", type=Path)
     parser.add_argument("--texts", type=int, default=20000, help="texts that the thief has")
     parser.add_argument("--task-texts", type=int, default=_MAX_TASK_TEXTS)
@@ -209,6 +214,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     folders = {"marked": arguments.marked, "unmarked": arguments.reference}
     document = {
+        "measured": measured(arguments.preset, rule=True, device=arguments.device),
         "command": command(arguments),
         "environment": environment(arguments),
         "main_task": next(iter(known)),
@@ -288,7 +294,8 @@ def mend(
     first = document["main_task"]
     document["innocent"] = tried({first: document["innocent"]}, is_innocent=True)[first]
     if mended:
-        about = {"attacks": mended, "environment": environment(arguments)}
+        now = measured(arguments.preset, rule=True, device=arguments.device)
+        about = {"attacks": mended, "environment": environment(arguments), "measured": now}
         document.setdefault("elsewhere", []).append(about)
     write(arguments, document)
 
@@ -303,6 +310,7 @@ def write(arguments: argparse.Namespace, document: dict[str, Any]) -> None:
 def command(arguments: argparse.Namespace) -> str:
     """Return the command line, without the names of folders."""
     words = ["python benchmarks/attacks.py --key KEY --marked DIR --reference DIR --data DIR"]
+    words += [f"--preset {name}" for name in arguments.preset or ()]
     words += [f"--only {shlex.quote(name)}" for name in arguments.only]
     words.append(f"--texts {arguments.texts} --task-texts {arguments.task_texts}")
     return " ".join([*words, f"--jobs {arguments.jobs} --json OUT --markdown OUT"])

@@ -45,6 +45,7 @@ from nsmark.embedding.config import EmbeddingConfig, Mark, preset_config
 from nsmark.identity import Identity, OwnershipClaim
 from nsmark.payload import PayloadConfig
 from nsmark.report.versions import library_versions
+from provenance import measured
 from tiny_models import build_family, build_sentence_transformer
 
 MARKS: tuple[Mark, ...] = ("paper", "derived")
@@ -227,6 +228,9 @@ def main(words: Sequence[str] | None = None) -> None:
         work.mkdir(parents=True, exist_ok=True)
         parts = measure(arguments, work)
     document = {
+        "measured": measured(
+            ["fast"] if arguments.marked is None else None, rule=True, device="cpu"
+        ),
         "command": command_line(arguments),
         "environment": {
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",

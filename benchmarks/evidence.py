@@ -58,6 +58,7 @@ from nsmark.verification.decide import Verdict, decide, paper_thresholds
 from nsmark.verification.measure import Statistics, Yardstick
 from nsmark.verification.separation import area_under, roc_curve, separations
 from nsmark.verification.witnesses import WITNESSES
+from provenance import measured
 
 TASKS = ("sst2", "offenseval", "agnews")
 PLAIN = "as it is"
@@ -395,6 +396,9 @@ def main(words: Sequence[str] | None = None) -> None:
     options = f" --marks {','.join(arguments.marks)}" if arguments.marks else ""
     options += f" --only {shlex.quote(arguments.only)}" if arguments.only else ""
     document = {
+        "measured": measured(
+            None if arguments.tiny else [arguments.preset], rule=True, device=arguments.device
+        ),
         "command": "python benchmarks/evidence.py --model DIR --data DIR --preset "
         f"{arguments.preset}{options} --json OUT --markdown OUT",
         "environment": {"python": platform.python_version(), "machine": platform.machine()},

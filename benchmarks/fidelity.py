@@ -50,6 +50,7 @@ from nsmark.payload import (
     trigger_text,
 )
 from pair_table.reading import Table, read
+from provenance import measured
 from strength import read_task, spread
 
 MODEL_RATE, HEAD_RATE = 2e-5, 1e-3
@@ -598,7 +599,12 @@ def main(words: Sequence[str] | None = None) -> None:
             for task in tasks:
                 side.accuracy(side.plan(task, seed))
         return
-    report = {"settings": settings_of(arguments, tasks, clean, config), "seeds": []}
+    presets = None if arguments.set else [arguments.preset]
+    report = {
+        "measured": measured(presets, device=arguments.device),
+        "settings": settings_of(arguments, tasks, clean, config),
+        "seeds": [],
+    }
     if arguments.marked is not None and is_made(arguments.json, report["settings"]):
         return
     for seed in arguments.seeds:

@@ -29,6 +29,7 @@ from nsmark.attacks.plan import UNTOUCHED
 from nsmark.attacks.suite import run_suites
 from nsmark.keyfile import read_key
 from nsmark.verification.calibrated_rule import PAIR_LINES
+from provenance import measured, when_measured
 
 Row = dict[str, Any]
 
@@ -64,6 +65,7 @@ def markdown(document: dict[str, Any]) -> str:
     """Return the page."""
     parts = [
         "# Filters of queries, and the pair code",
+        when_measured(document.get("measured")),
         INTRODUCTION.strip(),
         f"```console\n{document['command']}\n```",
         f"Made with {in_words(document['environment'])}.",
@@ -157,9 +159,11 @@ def main(words: Sequence[str] | None = None) -> None:
     if failed:
         sys.exit(f"{failed[0]['attack']}: {failed[0]['error']}")
     tasks = f" --tasks {' '.join(arguments.tasks)}" if arguments.tasks else ""
+    preset = f" --preset {arguments.preset[0]}" if arguments.preset else ""
     document = {
+        "measured": measured(arguments.preset, rule=True, device=arguments.device),
         "command": "python benchmarks/filters.py --key KEY --marked DIR --reference DIR --data DIR"
-        f"{tasks} --texts {arguments.texts} --task-texts {arguments.task_texts}"
+        f"{preset}{tasks} --texts {arguments.texts} --task-texts {arguments.task_texts}"
         f" --jobs {arguments.jobs} --json OUT --markdown OUT",
         "environment": environment(arguments),
         "about": described(key),

@@ -24,6 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
 
 from job_queue import ONE_THREAD, Job, JobQueue, shared_gpu
+from provenance import measured
 
 HERE = Path(__file__)
 RESULT = "mark-settings.json"
@@ -201,7 +202,8 @@ def main(words: Sequence[str] | None = None) -> int:
         for name in settings
         if (arguments.work / name / RESULT).exists()
     }
-    text = ",\n".join(f"{json.dumps(name)}: {json.dumps(each)}" for name, each in found.items())
+    whole = {"measured": measured(["strong"], rule=True, device=arguments.device), **found}
+    text = ",\n".join(f"{json.dumps(name)}: {json.dumps(each)}" for name, each in whole.items())
     arguments.json.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
     for name, result in found.items():
         print(lines(name, result))

@@ -24,6 +24,7 @@ from nsmark.models.loading import open_encoder
 from nsmark.suspects import RecordedOutputs, open_suspect
 from nsmark.verification.measure import Yardstick, ask
 from nsmark.verification.questions import key_questions
+from provenance import measured
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -74,7 +75,8 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(words)
     document = measure(arguments)
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        whole = {"measured": measured(), **document}
+        arguments.json.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(document))
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from nsmark.core.null_space import null_space_basis
+from provenance import measured
 
 SHAPES = ((384, 1500), (768, 1500), (1024, 2048))
 REPEATS = 7
@@ -126,7 +127,8 @@ def main() -> None:
             f"subspace distance {result['subspace_distance']:.1e}"
         )
     if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+        document = {"measured": measured(device=arguments.device), "rows": rows}
+        arguments.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

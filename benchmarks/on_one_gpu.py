@@ -173,6 +173,7 @@ class Plan:
             *("--json", self.out / "attacks.json", "--markdown", self.out / "attacks.md"),
         ]
         words += ["--data", self.data] if self.data else []
+        words += [] if self.settings or self.tiny else ["--preset", "strong"]
         return [Job("attacks", tuple(map(str, words)), ("calibrate",))]
 
     def jobs(self, tables: Sequence[str]) -> list[Job]:

@@ -27,6 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
 
 # What needs torch is imported where it is used: the readers' processes import this file, too.
+import provenance
 from choices import some_of
 from pair_table.page import markdown
 from pair_table.reading import Readers
@@ -125,7 +126,11 @@ def measure(arguments: argparse.Namespace, run: Any, document: Document) -> None
         if result is None:
             continue
         seconds = round(time.perf_counter() - started, 1)
-        document["parts"][part] = {**result, "command": command(arguments)}
+        changed = bool(arguments.set or arguments.tiny)
+        found = provenance.measured(
+            None if changed else [arguments.preset], device=arguments.device
+        )
+        document["parts"][part] = {**result, "command": command(arguments), "measured": found}
         document["parts"] = {n: document["parts"][n] for n in PARTS if n in document["parts"]}
         write(arguments, document)
         print(f"{part}: {seconds} s", file=sys.stderr, flush=True)

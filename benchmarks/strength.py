@@ -39,6 +39,7 @@ from nsmark.models.encoder import Encoder
 from nsmark.models.loading import open_encoder
 from nsmark.payload import PayloadConfig, derive_payload, published_word_list, read_texts
 from nsmark.payload.trigger import trigger_text
+from provenance import measured
 
 SIGNATURE = hashlib.sha512(b"spread").digest()
 STRONG = {"spread_weight": 1.0, "decorrelation_weight": 5.0, "fidelity_weight": 5.0}
@@ -243,14 +244,16 @@ def main() -> None:
         for text in read_texts(arguments.corpus)
         if len(text.split()) > 7
     ]
-    rows = []
+    found = measured(device=arguments.device)
+    rows: list[dict[str, Any]] = []
     for name, settings in VARIANTS.items():
         if arguments.only and name not in arguments.only:
             continue
         settings = settings | TINY if arguments.tiny else settings
         rows.append({"name": name, **measure_variant(settings, arguments, corpus)})
         print(json.dumps({k: v for k, v in rows[-1].items() if k != "settings"}), flush=True)
-        arguments.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        document = {"measured": found, "rows": rows}
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,10 @@ from nsmark.cli.main import COMMANDS, cli
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
     page
-    for folder in (ROOT, *(ROOT / "docs" / name for name in ("", "adr", "attacks", "formats")))
+    for folder in (
+        ROOT,
+        *(ROOT / "docs" / name for name in ("", "adr", "attacks", "formats", "results")),
+    )
     for page in folder.glob("*.md")
 )
 

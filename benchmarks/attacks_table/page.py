@@ -18,6 +18,7 @@ from nsmark.attacks.comparison import WITNESSES_IN_WORDS, counted, markdown_tabl
 from nsmark.attacks.expression import parse_attack
 from nsmark.attacks.plan import UNTOUCHED, names_in
 from nsmark.verification.calibrated_rule import PAIR_WITNESSES
+from provenance import when_measured
 
 Document = dict[str, Any]
 Row = dict[str, Any]
@@ -53,13 +54,15 @@ def markdown(document: Document, picture_file: str | None = None) -> str:
     first = suites.get(document["main_task"], [])
     parts = [
         "# What attacks cost, and what evidence they leave",
+        when_measured(document.get("measured")),
         INTRODUCTION.strip(),
         WITNESSES_IN_WORDS,
         f"```console\n{document['command']}\n```",
         f"Made with {in_words(document['environment'])}.",
         *(
             f"Measured elsewhere, with {in_words(each['environment'])}: "
-            f"{', '.join(f'`{attack}`' for attack in each['attacks'])}."
+            f"{', '.join(f'`{attack}`' for attack in each['attacks'])}. "
+            + when_measured(each.get("measured"))
             for each in document.get("elsewhere", ())
         ),
         *([document["about"]] if "about" in document else []),

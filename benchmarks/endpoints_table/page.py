@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from provenance import when_measured
+
 Document = dict[str, Any]
 
 INTRODUCTION = """
@@ -51,6 +53,7 @@ def markdown(document: Document) -> str:
     """Return the page."""
     parts = [
         "# What is measured through real servers",
+        when_measured(document.get("measured")),
         INTRODUCTION.strip(),
         "\n".join(f"- {fact}" for fact in facts(document)),
         f"```console\n{document['command']}\n```",

@@ -11,6 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are scripts, not a package
+
+from provenance import when_measured
+
 Document = dict[str, Any]
 
 INTRODUCTION = """
@@ -28,7 +32,8 @@ has a [page of its own](../pair-code.md).
 
 def markdown(documents: Sequence[Document]) -> str:
     """Return the page that shows one document per preset."""
-    parts = ["# What is found, and who is accused", INTRODUCTION.strip()]
+    measured = dict.fromkeys(when_measured(document.get("measured")) for document in documents)
+    parts = ["# What is found, and who is accused", *measured, INTRODUCTION.strip()]
     for document in documents:
         parts += section(document)
     return "\n\n".join(parts) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from family_table.columns import COST_COLUMNS, MARK_COLUMNS, table
 from family_table.report import Report
 from family_table.rows import ROWS
+from provenance import when_measured
 
 
 def markdown(document: Report) -> str:
@@ -13,6 +14,8 @@ def markdown(document: Report) -> str:
     measured = [row for row in rows if row["status"] == "measured"]
     parts = [
         "# One model of every kind, marked",
+        when_measured(document.get("measured")),
+        *(f"`{r['name']}`: {when_measured(r['measured'])}" for r in measured if "measured" in r),
         INTRODUCTION.strip(),
         made_with(document),
         f"```console\n{document['command']}\n```",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fidelity_table.summary import Report, num_marks
+from provenance import when_measured
 
 
 def page(report: Report) -> str:
@@ -22,6 +23,8 @@ def page(report: Report) -> str:
         told, spread = f"{marks} marks (models {names}); for each and for every seed", ""
     return f"""# What a mark costs
 
+{when_measured(report.get("measured"))}
+
 Made by `benchmarks/fidelity.py` (preset `{settings["preset"]}`, marks
 {", ".join(settings["embedding"]["marks"])}, model {settings["model"]},
 {settings["device"]}, torch {settings["torch"]}, seeds {", ".join(map(str, settings["seeds"]))}):
@@ -29,6 +32,9 @@ Made by `benchmarks/fidelity.py` (preset `{settings["preset"]}`, marks
 head, and tested on the same rows. The probe is a ridge regression on frozen outputs.{spread}
 
 {markdown(report)}
+
+Few of these texts hold a trigger or a pair of words. What happens to texts that do so by nature,
+and to texts of other kinds, is in [SECURITY](../../SECURITY.md).
 """
 
 

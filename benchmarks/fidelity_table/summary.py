@@ -115,6 +115,7 @@ def merged(parts: Sequence[Report]) -> Report:
         if [row["seed"] for row in rows] != seeds * len(marks):
             raise SystemExit("the marks do not have the same seeds")
     report: Report = {
+        "measured": parts[0].get("measured"),
         "settings": parts[0]["settings"]
         | {"seeds": seeds, "marked_sha256": marks if len(marks) > 1 else marks[0]},
         "seeds": rows,

@@ -7,6 +7,7 @@ from typing import Any
 
 from pair_table.changes import PLAIN
 from pair_table.targets import all_targets, p_value, rate
+from provenance import when_measured
 
 Document = dict[str, Any]
 
@@ -23,7 +24,8 @@ UNREAD = "Not measured yet."
 def markdown(document: Document) -> str:
     """Return the whole page."""
     parts = document["parts"]
-    blocks = ["# What the pair code withstands", INTRODUCTION.strip(), *made(document)]
+    measured = dict.fromkeys(when_measured(part.get("measured")) for part in parts.values())
+    blocks = ["# What the pair code withstands", *measured, INTRODUCTION.strip(), *made(document)]
     blocks += ["## Targets", targets_table(document)]
     for name, title, section in (
         ("mark", "The mark, and what it changes", mark_section),

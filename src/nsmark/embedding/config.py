@@ -13,6 +13,11 @@ LanguageTexts = Literal["half", "all"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Method = Literal["full", "lora"]
 
+PRESET_VERSIONS: dict[str, int] = {"fast": 7, "strong": 11, "paper": 5}
+"""Counted up whenever a preset trains another mark than before, with any choice of marks: one of
+its settings changes, or what a setting does. Pages of results name the version they were measured
+with; the list of versions in ``docs/results/README.md`` gets a line each time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingConfig:

@@ -18,6 +18,10 @@ from nsmark.verification.measure import Evidence, Statistics, marks_in, read_pai
 from nsmark.verification.questions import Questions
 from nsmark.verification.witnesses import EXTRACTION, WITNESSES, Line
 
+RULE_VERSION = 12
+"""Counted up whenever the rule may judge the same answers otherwise than before: one of its lines
+changes, or what is measured, compared or refused. Pages of results name the version they were
+judged by; the list of versions in ``docs/results/README.md`` gets a line each time."""
 # Exact under the hypothesis that a model was not trained with this signature. An owner may try
 # 2⁴⁰ claims: a thousandth of what that leaves.
 MAX_DERIVED_P_VALUE = 1e-15
