@@ -22,6 +22,7 @@ import family_table.page
 import fidelity_table.page
 import filters
 import pair_table.page
+import speed
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,6 +33,7 @@ WRITERS = {
     "evidence": ("evidence-strong-h200", lambda d: evidence_table.page.markdown([d])),
     "fidelity": ("fidelity-pairs-minilm-h200", fidelity_table.page.page),
     "filters": ("filters-cpu", filters.markdown),
+    "speed": ("speed-h200", speed.markdown),
     "pair-code": ("pair-code-h200", pair_table.page.markdown),
 }
 """By page: the JSON file that it is made from, and what makes it."""

@@ -59,6 +59,7 @@ from nsmark.payload import (
     published_word_list,
     read_texts,
 )
+from provenance import measured, when_measured
 from reference_loop import TINY, ReferenceLoop, synchronised_clock
 
 SIGNATURE = hashlib.sha512(b"speed").digest()
@@ -353,6 +354,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     count = scale.num_texts + NUM_HELDOUT
     texts = {"full": full_texts(count), "corpus": corpus_texts(arguments.corpus, count)}
     document: dict[str, Any] = {
+        "measured": measured(("fast", "strong"), device=arguments.device),
         "shape": scale.shape,
         "versions": {
             "python": platform.python_version(),
@@ -458,6 +460,7 @@ def markdown(document: dict[str, Any]) -> str:
     """Return the page."""
     lines = [
         INTRODUCTION,
+        f"{when_measured(document['measured'])}\n",
         f"- {document['device']}; "
         + ", ".join(
             f"{name} {version}" for name, version in document["versions"].items() if version
