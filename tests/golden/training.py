@@ -1,0 +1,215 @@
+"""What embedding gives: of tiny seeded models, in a process of its own with fixed arithmetic.
+
+Another processor rounds differently, and rounding grows: what follows from the arithmetic is
+compared only where a small computation gives the very bits that it gave when the golden was made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+
+import nsmark
+from golden import where
+from golden.cases import page_lines
+from golden.compare import digest, outline, plain
+from golden.suspects import KeyFile, make_identity, run, run_json
+
+# The same instructions wherever they are had, so that as many machines as possible agree.
+_FIXED = {
+    "OMP_NUM_THREADS": "1",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_CBWR": "AVX2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "OPENBLAS_CORETYPE": "Haswell",
+}
+_SIZES = "--num-texts 96 --hidden-sizes 48,32 --num-bits 16 --batch-size 16 --device cpu --quiet"
+_RATES = "--model-learning-rate 2e-3 --extractor-learning-rate 2e-3 --preset fast"
+
+
+def run_apart() -> Any:
+    """Return what a process with fixed arithmetic finds."""
+    places = [str(Path(__file__).parents[1]), str(Path(nsmark.__file__).parents[1])]
+    environment = os.environ | _FIXED | {"PYTHONPATH": os.pathsep.join(places)}
+    subprocess.run([sys.executable, "-m", "golden.training"], env=environment, check=True)
+    return json.loads(Path("training.json").read_text())
+
+
+def arithmetic() -> dict[str, str]:
+    """Versions, and what a small computation gives, to the last bit."""
+    import torch
+    import transformers
+
+    generator = torch.Generator().manual_seed(0)
+    rows, weight, long = (
+        torch.randn(shape, generator=generator) for shape in ((64, 32), (48, 32), (32, 700))
+    )
+    for each in (rows, weight):
+        each.requires_grad_()
+    hidden = torch.nn.functional.gelu(torch.nn.functional.linear(rows, weight))
+    attention = torch.softmax(hidden @ hidden.T / 7, dim=-1) @ torch.layer_norm(rows, (32,))
+    loss = (attention @ long).tanh().mean() + torch.nn.functional.normalize(attention).std()
+    torch.autograd.backward(loss)
+    parts = [each.detach().numpy() for each in (loss, rows.grad, weight.grad)]
+    matrix = np.random.default_rng(0).standard_normal((32, 96))
+    return {
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "numpy": np.__version__,
+        "nsmark": nsmark.__version__,
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "torch's bits": digest(parts),
+        "numpy's bits": digest(list(np.linalg.svd(matrix)) + list(np.linalg.eigh(matrix @ matrix.T))),
+    }
+
+
+def findings() -> dict[str, Any]:
+    """Embed, verify, calibrate and attack; ``anywhere``: what no processor may change."""
+    from tiny_models import build_sentence_transformer
+
+    build_sentence_transformer(Path("model"))
+    identity = make_identity(1)
+    Path("owner.pem").write_bytes(identity.to_pem())
+    Path("owner.pem").chmod(0o600)
+    claim = nsmark.OwnershipClaim.make("Example Lab", "ours", "2026-01-31T12:00:00Z")
+    Path("claim.json").write_text(json.dumps(identity.sign(claim).to_mapping()))
+    found: dict[str, Any] = {"arithmetic": arithmetic(), "anywhere": {}, "here": {}}
+    anywhere, here = found["anywhere"], found["here"]
+    for part in (embedded, checked, attacked, drawn):
+        anywhere[part.__name__], here[part.__name__] = part()
+    return found
+
+
+def embedded() -> tuple[Any, Any]:
+    """Embed in two parts: the first ends at its first checkpoint."""
+    usual = ["embed", "model", *"--identity owner.pem --claim claim.json --out out".split()]
+    usual += [*_SIZES.split(), *_RATES.split()]
+    stopped, _ = run(*usual, "--max-seconds", "0.001")
+    (folder,) = Path("out.checkpoint").iterdir()
+    checkpoint = json.loads((folder / "state.json").read_text())
+    state = checkpoint["content"]["state"]
+    state.pop("watch"), state.pop("seconds")
+    fingerprint = checkpoint["content"]["fingerprint"]
+    for name in [name for name in fingerprint if name.endswith("version")]:
+        fingerprint[name] = "VERSION"
+    with safe_open(folder / "tensors.safetensors", "numpy") as file:
+        tensors = {name: file.get_slice(name).get_shape() for name in sorted(file.keys())}  # noqa: SIM118
+    resumed, _ = run(*usual, "--resume")
+    key, report = KeyFile(Path("out/owner.nsmark")), json.loads(Path("out/report.json").read_text())
+    names = ("claim", "public_key", "signature", "configuration", "trigger", "skipped_words")
+    digests = ("verification_texts", "word_list_sha256", "pool_sha256")
+    return {
+        "exit": [stopped, resumed],
+        "files": sorted(str(each) for each in Path("out").rglob("*")),
+        "checkpoint": {
+            "folder": folder.name,
+            "format": checkpoint["format"],
+            "names": outline(checkpoint),
+            "fingerprint": {n: v for n, v in fingerprint.items() if n != "model"},
+            "tensors": digest(tensors),
+            "some tensors": dict(list(tensors.items())[::9]),
+        },
+        "key": {name: key.document[name] for name in names}
+        | {name: digest(key.document[name]) for name in digests}
+        | {"names": outline(key.document), "tensors": {n: list(t.shape) for n, t in key.tensors.items()}},
+        "report": {
+            "names": outline(report),
+            "claim": report["claim"],
+            "configuration": report["configuration"],
+            "settings": report["training"]["settings"],
+        },
+    }, {
+        "key id": nsmark.read_key("out/owner.nsmark").key_id,
+        "tensors": {name: digest(tensor) for name, tensor in key.tensors.items()},
+        "model": key.document["model_sha256"],
+        "first losses": state["recent"],
+        "steps": report["training"]["steps"],
+        "history": report["training"]["history"],
+        "measured": {n: report[n] for n in ("watermarked", "reference", "thresholds")},
+    }
+
+
+def checked() -> tuple[Any, Any]:
+    """Verify and calibrate with the key just made."""
+    options = "--tasks 1 --steps 2 --device cpu --quiet --out new.nsmark --report new.html".split()
+    models = ("--identity", "owner.pem", "--reference", "model", "--owner-model", "out/model")
+    calibrated = run_json("calibrate", "out/owner.nsmark", *models, *options)
+    documents = {
+        name: run_json("verify", key, *rest, "--device", "cpu", "--quiet")
+        for name, key, rest in (
+            ("marked", "out/owner.nsmark", ["out/model"]),
+            ("unmarked", "out/owner.nsmark", ["model"]),
+            ("marked, calibrated", "new.nsmark", ["out/model"]),
+            ("fresh", "out/owner.nsmark", ["out/model", "--owner-model", "out/model", "--fresh", "5a" * 16]),
+        )
+    }
+    page = page_lines(Path("new.html"))
+    return {
+        "calibration": outline(calibrated),
+        "controls": [each["name"] for each in calibrated["controls"]],
+        "thefts": [each["name"] for each in calibrated["thefts"]],
+        "verdicts": {name: each["verdict"] for name, each in documents.items()},
+        "headings": [line for line in page if line[:1].isdigit() and line[1:2].isalpha()],
+    }, {"calibration": calibrated, "documents": documents, "page": page}
+
+
+def attacked() -> tuple[Any, Any]:
+    """Rows of the attack suite."""
+    trials = ("--try", "signs", "--try", "ll-lfea", "--try", "pruning + whitening")
+    options = ("--out", "tried", "--device", "cpu", "--quiet")
+    suite = run_json("attack", "suite", "out/owner.nsmark", "out/model", *trials, *options)
+    rows = {}
+    for file in Path("tried/rows").iterdir():
+        row = json.loads(file.read_text())
+        assert row["digest"] == file.stem
+        for part in (row, *row["steps"]):
+            for name in [name for name in part if name.startswith("seconds")]:
+                part[name] = 0.0
+        rows[row["attack"]] = row
+    rows = dict(sorted(rows.items()))
+    return {
+        "document": outline(suite),
+        "files": sorted(each.name for each in Path("tried").iterdir()),
+        "rows": {name: outline(row) for name, row in rows.items()},
+    }, rows
+
+
+def drawn() -> tuple[Any, Any]:
+    """The first steps of every stage of every preset: what is drawn, and what it comes to."""
+    from tiny_models import build_bert
+
+    build_bert(Path("masked"), with_lm_head=True)
+    signature, found, losses, begins = bytes(range(64)), {}, {}, {}
+    for preset in ("fast", "strong", "paper"):
+        for stage in where.stage_names(preset):
+            name = f"{preset}, {stage}"
+            seen = where.watch_stage(Path("masked"), signature, preset, stage, steps=3)
+            losses[name] = seen.pop("losses")
+            for each in ("extractor", "adapters", "held out", "held-out pairs"):
+                seen[each] = digest(seen[each]) if seen.get(each) else None
+            for step in seen["steps"]:
+                step["first of each kind"] = [
+                    step["texts"][place]
+                    for place, count in zip(np.cumsum([0, *step["kinds"][:-1]]), step["kinds"], strict=True)
+                    if count
+                ]
+                for each in ("texts", "pair signs", "hidden tokens"):
+                    step[each] = digest(step[each])
+            for later in seen["steps"][1:]:
+                del later["first of each kind"]
+            found[name] = seen
+            begins[name] = [{n: float(f"{v:.3g}") for n, v in each.items()} for each in losses[name]]
+    return {"streams": found, "losses": begins}, losses
+
+
+if __name__ == "__main__":
+    import conftest  # noqa: F401 - the same environment as in tests
+
+    Path("training.json").write_text(json.dumps(plain(findings())))
