@@ -24,7 +24,11 @@ PAPER = ("--rule", "paper")
 
 # Key, suspect, options; where an option names a suspect, it is recorded too.
 VERDICTS: list[tuple[str, str, tuple[str, ...]]] = [
-    *(("v1", how, rule) for how in ("marked", "mapped", "untouched", "noised") for rule in ((), PAPER)),
+    *(
+        ("v1", how, rule)
+        for how in ("marked", "mapped", "untouched", "noised")
+        for rule in ((), PAPER)
+    ),
     ("v1", "untouched", ("--controls", "innocent")),
     ("v1", "mapped", ("--controls", "untouched", "--controls", "innocent")),
     ("v1", "marked", ("--independent",)),
@@ -45,7 +49,11 @@ VERDICTS: list[tuple[str, str, tuple[str, ...]]] = [
         "without pairs",
         ("--controls", "innocent", "--controls", "second innocent", "--controls", "third innocent"),
     ),
-    ("paired", "cut", ("--controls", "innocent", "--controls", "second innocent", "--rate", "0.01")),
+    (
+        "paired",
+        "cut",
+        ("--controls", "innocent", "--controls", "second innocent", "--rate", "0.01"),
+    ),
     ("paired", "own", ("--controls", "innocent", *PAPER)),
     ("paired", "130 pairs", ("--pair-texts", "130")),
     ("paired", "130 pairs", ()),
@@ -66,12 +74,16 @@ def other_files() -> dict[str, str]:
     pool, words = Path("pool.txt"), Path("words.txt")
     pool.write_text("\n".join(f"text number {n} of another pool" for n in range(200)))
     letters = "abcdefghijklmnopqrstuvwxyz"
-    words.write_text("\n".join(sorted(f"word{a}{b}{c}" for a in letters for b in letters for c in "abc")))
+    words.write_text(
+        "\n".join(sorted(f"word{a}{b}{c}" for a in letters for b in letters for c in "abc"))
+    )
     return {"POOL": str(pool), "WORDS": str(words)}
 
 
 def verdicts() -> Any:
+    """All that `verify --json` says; with options, what they change of what it says without."""
     files, found = other_files(), {}
+    whole: dict[tuple[str, str], dict[str, Any]] = {}
     for key, how, options in VERDICTS:
         given = [
             record(key, each) if before == "--controls" else files.get(each, each)
@@ -80,13 +92,18 @@ def verdicts() -> Any:
         document = run_json("verify", KEYS[key], record(key, how), *given)
         for name in ("claim", "key_id"):  # the same for each key, and in "keys"
             document.pop(name, None)
-        found[" ".join((key, how, *options))] = document
+        first = whole.setdefault((key, how), document)
+        found[" ".join((key, how, *options))] = {
+            name: value
+            for name, value in document.items()
+            if document is first or name not in first or first[name] != value
+        }
     return found
 
 
 def keys() -> Any:
     """What keys say, what they ask, and their bytes made anew."""
-    found = {}
+    found: dict[str, Any] = {}
     for (name, path), seed in zip(KEYS.items(), (1, 2, 3), strict=True):
         shown = run_json("inspect", path)
         run("inspect", path, "--queries", f"{name}.jsonl")
@@ -95,7 +112,7 @@ def keys() -> Any:
         nsmark.write_key(where.resealed(nsmark.read_key(path), make_identity(seed)), Path(name))
         found[name] = {
             "inspect": shown,
-            "public form": Path(f"{name}.public").read_text("utf-8"),
+            "public form": digest(Path(f"{name}.public").read_bytes()),
             "questions": {"rows": len(rows), "digest": digest(rows), "last": rows[-1]},
             "key id": nsmark.read_key(path).key_id,
             "the same bytes when sealed anew": Path(name).read_bytes() == path.read_bytes(),
@@ -103,7 +120,8 @@ def keys() -> Any:
     passphrase = Path("passphrase")
     passphrase.write_text(PASSPHRASE)
     encrypted = ("encrypted.nsmark", "--key-passphrase-file", passphrase)
-    found["encrypted"] = run_json("inspect", *encrypted)
+    found["v1"]["the same encrypted"] = run_json("inspect", *encrypted) == found["v1"]["inspect"]
+    found["paired"]["public form"] = Path("paired.public").read_text("utf-8")
     return found
 
 
@@ -112,24 +130,26 @@ def keys() -> Any:
 
 def endpoints() -> Any:
     asked: dict[str, Any] = {}
-    one_at_a_time = ("--quiet", "--concurrency", 1, "--batch-size", 16)
+    usual = ("--quiet", "--decoys", 0)
 
     def ask(name: str, marks: list[str], *arguments: object, dim: int = 48) -> None:
         with served(marks, dim) as (address, server):
             given = [address if each == "SUSPECT" else each for each in arguments]
-            document = run_json(*given, *one_at_a_time)
+            document = run_json(*given, *usual)
+            if "--cache" in arguments:
+                document = {"verdict": document["verdict"]}  # the rest as without
             for finding in document.get("keys", ()):
                 finding["file"] = Path(finding["file"]).name
             asked[name] = {
                 "document": document,
-                "requests": [len(batch) for batch in server.batches],
-                "texts in order": digest(server.texts),
-                "first text": server.texts[0] if server.texts else None,
+                "requests": sorted(len(batch) for batch in server.batches),
+                "texts": digest(sorted(server.texts)),  # their order is drawn anew every time
+                "first text": min(server.texts, default=None),
             }
 
     verify, keys = ("verify", KEYS["paired"], "SUSPECT"), list(KEYS.values())
     ask("verify", ["paired"], *verify)
-    ask("verify twice, no decoys", [], *verify, "--repeat", 2, "--decoys", 0, "--pair-texts", 0)
+    ask("verify twice", [], *verify, "--repeat", 2, "--pair-texts", 0)
     ask("verify on fresh texts", ["paired"], *verify, "--fresh", RANDOMNESS)
     ask("verify with too few queries", [], *verify, "--max-queries", 10)
     identify = ("identify", "SUSPECT", *keys, "--fresh", RANDOMNESS)
@@ -139,7 +159,9 @@ def endpoints() -> Any:
     # So many columns are added up with random signs.
     ask("identify, wide", ["paired"], *identify, "--pairs", 96, "--pair-repeats", 1, dim=2100)
     ask("identify without pairs", [], "identify", "SUSPECT", KEYS["v1"])
-    ask("verify, kept", [], *verify, "--pair-texts", 0, "--decoys", 0, "--cache", "kept")
+    ask("verify, kept", [], *verify, "--pair-texts", 0, "--cache", "kept")
+    texts = [[f"text {number}" for number in range(count)] for count in (40, 25)]
+    asked["in which order, among which decoys"] = where.query_order(texts, seed=11)
     return {"asked": asked, "kept answers": kept_answers(Path("kept"))}
 
 
@@ -153,7 +175,9 @@ def kept_answers(folder: Path) -> Any:
     for each in lines:
         each.pop("time"), each.pop("check")
     return {
-        "header": {n: re.sub(r":\d+/", ":PORT/", str(v)) for n, v in header.items() if n != "check"},
+        "header": {
+            n: re.sub(r":\d+/", ":PORT/", str(v)) for n, v in header.items() if n != "check"
+        },
         "names": sorted(json.loads(file.read_text().splitlines()[1])),
         "lines": digest(sorted(lines, key=lambda each: each["text"])),
         "first line": min(lines, key=lambda each: each["text"]),
@@ -216,7 +240,9 @@ def identities() -> Any:
     """A signed claim, by the command line, from a fixed identity."""
     Path("owner.pem").write_bytes(make_identity(4).to_pem())
     Path("owner.pem").chmod(0o600)
-    claim = make_identity(4).sign(nsmark.OwnershipClaim.make("Ä Lab", "“ours”", "2026-01-31T12:00:00Z"))
+    claim = make_identity(4).sign(
+        nsmark.OwnershipClaim.make("Ä Lab", "“ours”", "2026-01-31T12:00:00Z")
+    )
     Path("claim.json").write_text(json.dumps(claim.to_mapping()), "utf-8")
     return {
         "claim file": claim.to_mapping(),
@@ -234,7 +260,8 @@ def names() -> Any:
         "nsmark": nsmark.__all__,
         "nsmark.core": {
             name: [
-                f"{p}" for p in inspect.signature(getattr(nsmark.core, name), eval_str=False)
+                f"{p}"
+                for p in inspect.signature(getattr(nsmark.core, name), eval_str=False)
                 .replace(return_annotation=inspect.Signature.empty)
                 .parameters.values()
             ]
@@ -269,7 +296,11 @@ def tree(command: click.Command, name: str) -> dict[str, Any]:
 def described(parameter: click.Parameter) -> dict[str, Any]:
     """What is not usual about a parameter."""
     info = parameter.to_info_dict()
-    kind = {name: info["type"][name] for name in ("choices", "min", "max") if info["type"].get(name) is not None}
+    kind = {
+        name: info["type"][name]
+        for name in ("choices", "min", "max")
+        if info["type"].get(name) is not None
+    }
     found = {
         "type": "flag" if info.get("is_flag") else info["type"]["param_type"].lower(),
         "default": info.get("default"),
@@ -309,10 +340,11 @@ def exits() -> dict[str, int]:
 
 # --- the page ------------------------------------------------------------------------------------
 
-_BLOCKS = set(
-    "address article aside body caption circle dd desc details div dl dt figcaption figure footer g "
-    "h1 h2 h3 h4 header html hr li line main nav ol p path pre rect section summary svg table tbody "
-    "td text tfoot th thead title tr ul".split()
+_BLOCKS = re.findall(
+    r"\w+",
+    """address article aside body caption circle dd desc details div dl dt figcaption figure footer
+    g h1 h2 h3 h4 header html hr li line main nav ol p path pre rect section summary svg table tbody
+    td text tfoot th thead title tr ul""",
 )
 
 
@@ -361,9 +393,8 @@ def page_lines(page: Path) -> list[str]:
 def pages() -> Any:
     found = {}
     for key, how, options in (
-        ("paired", "noised", ("--show-table",)),
+        ("paired", "noised", ("--show-table", "--controls", record("paired", "innocent"))),
         ("paired", "innocent", PAPER),
-        ("v1", "noised", ("--controls", record("v1", "untouched"))),
     ):
         page = Path(f"{key}-{how}.html")
         run("verify", KEYS[key], record(key, how), *options, "--report", page)

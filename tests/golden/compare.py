@@ -31,13 +31,14 @@ def save(name: str, value: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """The value as a file would give it back."""
-    return json.loads(json.dumps(value, default=str))
+    """The value as a file would give it back, with as many digits as are compared."""
+    text = json.dumps(value, default=str)
+    return json.loads(text, parse_float=lambda number: float(f"{float(number):.11g}"))
 
 
 def _dumped(value: Any, indent: str) -> str:
     line = json.dumps(value, ensure_ascii=False)
-    if len(line) + len(indent) <= 160 or not isinstance(value, dict | list) or not value:
+    if len(line) + len(indent) <= 300 or not isinstance(value, dict | list) or not value:
         return line
     deeper = indent + " "
     if isinstance(value, list):

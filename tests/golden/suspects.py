@@ -52,7 +52,10 @@ def make_identity(seed: int) -> Identity:
 
 def run(*arguments: object) -> tuple[int, str]:
     """Run a command line; return exit status and standard output."""
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as out,
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         status = where.main([str(each) for each in arguments])
     return status, out.getvalue()
 
@@ -110,7 +113,9 @@ def recorded(name: str, how: str) -> dict[str, Rows]:
     changes = {
         "mapped": lambda x: x @ matrix,
         "noised": lambda x: x + 0.05 * rng.standard_normal(x.shape),
-        "scaled": lambda x: x * (rng.choice([-1, 1], len(x)) * rng.uniform(0.5, 2, len(x)))[:, None],
+        "scaled": lambda x: (
+            x * (rng.choice([-1, 1], len(x)) * rng.uniform(0.5, 2, len(x)))[:, None]
+        ),
         "cut": lambda x: x[:, : dim // 4],
         "constant": np.ones_like,
         "short": lambda x: x[:-1],

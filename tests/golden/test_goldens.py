@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from golden import training
@@ -39,6 +41,8 @@ def test_embedding_is_as_it_was(capsys):
     others = list(differences(golden["arithmetic"], found["arithmetic"]))
     if others:
         with capsys.disabled():
-            print(f"\nother arithmetic, so only what does not depend on it was compared: {others}")
+            sys.stdout.write(
+                f"\nother arithmetic: only what does not depend on it is compared: {others}\n"
+            )
     else:
         require_same(list(differences(golden["here"], found["here"], may_grow=True, path="here")))

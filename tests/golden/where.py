@@ -21,6 +21,8 @@ from nsmark.corpus import pool_texts, training_texts
 from nsmark.embedding.batches import BatchOrder
 from nsmark.embedding.config import preset_config
 from nsmark.payload import PairConfig, PayloadConfig, derive_payload, published_word_list
+from nsmark.suspects import QueryOptions
+from nsmark.suspects.schedule import make_batches
 from nsmark.verification.questions import seed_from
 
 __all__ = [
@@ -28,9 +30,10 @@ __all__ = [
     "batch_order",
     "cli",
     "deal_pairs",
-    "main",
     "made_up_owners",
+    "main",
     "pool_texts",
+    "query_order",
     "resealed",
     "seed_from",
     "stage_names",
@@ -61,6 +64,12 @@ def batch_order(lengths: Sequence[int], batch_size: int, seed: int, steps: int) 
     """The texts of the first batches."""
     order = BatchOrder(lengths, batch_size, seed)
     return [order.batch(step) for step in range(1, steps + 1)]
+
+
+def query_order(missing: Sequence[Sequence[str]], seed: int) -> list[list[str]]:
+    """Requests to an endpoint, decoys among them."""
+    batches, _ = make_batches(missing, QueryOptions(seed=seed, batch_size=16))
+    return [[query.text for query in batch] for batch in batches]
 
 
 # --- training ------------------------------------------------------------------------------------

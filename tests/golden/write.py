@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 import conftest  # noqa: F401 - the same environment as in tests
-
 from golden import training
 from golden.cases import CASES
 from golden.compare import save
