@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import html
 import inspect
 import json
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -20,84 +21,50 @@ from golden.compare import digest
 from golden.suspects import KEYS, PASSPHRASE, make_identity, record, run, run_json, served
 
 RANDOMNESS = bytes(range(16)).hex()
-PAPER = ("--rule", "paper")
 
-# Key, suspect, options; where an option names a suspect, it is recorded too.
-VERDICTS: list[tuple[str, str, tuple[str, ...]]] = [
-    *(
-        ("v1", how, rule)
-        for how in ("marked", "mapped", "untouched", "noised")
-        for rule in ((), PAPER)
-    ),
-    ("v1", "untouched", ("--controls", "innocent")),
-    ("v1", "mapped", ("--controls", "untouched", "--controls", "innocent")),
-    ("v1", "marked", ("--independent",)),
-    ("v1", "marked", ("--independent", "--controls", "untouched")),
-    ("v1", "cut", ("--independent", "--controls", "untouched", "--controls", "innocent")),
-    *(
-        ("paired", how, ())
-        for how in ("own", "without pairs", "mapped", "noised", "scaled", "cut", "half", "innocent")
-    ),
-    ("paired", "wide", ()),
-    *(("paired", how, PAPER) for how in ("own", "mapped", "scaled", "cut", "innocent", "wide")),
-    ("paired", "own", ("--independent",)),
-    ("paired", "without pairs", ("--independent",)),
-    ("paired", "innocent", ("--independent",)),
-    ("paired", "without pairs", ("--independent", "--controls", "innocent")),
-    (
-        "paired",
-        "without pairs",
-        ("--controls", "innocent", "--controls", "second innocent", "--controls", "third innocent"),
-    ),
-    (
-        "paired",
-        "cut",
-        ("--controls", "innocent", "--controls", "second innocent", "--rate", "0.01"),
-    ),
-    ("paired", "own", ("--controls", "innocent", *PAPER)),
-    ("paired", "130 pairs", ("--pair-texts", "130")),
-    ("paired", "130 pairs", ()),
-    ("paired", "own", ("--pair-texts", "0")),
-    ("paired", "own", ("--pair-texts", "5")),
-    ("paired", "own", ("--pool", "POOL")),
-    ("paired", "own", ("--independent", "--pool", "POOL")),
-    ("paired", "own", ("--word-list", "WORDS")),
-    ("paired", "own", ("--fresh", RANDOMNESS)),
-    *(("paired", how, ()) for how in ("constant", "short", "not a number")),
-    ("second", "own", ()),
-    ("second", "innocent", ()),
-]
-
-
-def other_files() -> dict[str, str]:
-    """A pool and a word list that no key here was made with."""
-    pool, words = Path("pool.txt"), Path("words.txt")
-    pool.write_text("\n".join(f"text number {n} of another pool" for n in range(200)))
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    words.write_text(
-        "\n".join(sorted(f"word{a}{b}{c}" for a in letters for b in letters for c in "abc"))
-    )
-    return {"POOL": str(pool), "WORDS": str(words)}
+# Key: suspect and options, once for each verdict; where an option names a suspect, it is recorded.
+VERDICTS = """
+v1: marked, mapped, untouched, noised
+v1: marked --rule paper, mapped --rule paper, untouched --rule paper, noised --rule paper
+v1: untouched --controls innocent, mapped --controls untouched --controls innocent
+v1: marked --independent, marked --independent --controls untouched
+v1: cut, innocent, cut --independent --controls untouched --controls innocent
+paired: own, without-pairs, mapped, noised, scaled, cut, half, innocent, wide
+paired: own --rule paper, mapped --rule paper, scaled --rule paper, cut --rule paper
+paired: innocent --rule paper, wide --rule paper, own --controls innocent --rule paper
+paired: own --independent, without-pairs --independent, innocent --independent
+paired: without-pairs --independent --controls innocent
+paired: without-pairs --controls innocent --controls innocent-2 --controls innocent-3
+paired: cut --controls innocent --controls innocent-2 --rate 0.01
+paired: 130-pairs, 130-pairs --pair-texts 130, own --pair-texts 0, own --pair-texts 5
+paired: own --pool pool.txt, own --independent --pool pool.txt, own --word-list words.txt
+paired: own --fresh 000102030405060708090a0b0c0d0e0f, constant, short, not-a-number
+second: own, innocent
+"""
 
 
 def verdicts() -> Any:
     """All that `verify --json` says; with options, what they change of what it says without."""
-    files, found = other_files(), {}
-    whole: dict[tuple[str, str], dict[str, Any]] = {}
-    for key, how, options in VERDICTS:
-        given = [
-            record(key, each) if before == "--controls" else files.get(each, each)
-            for before, each in zip(("", *options), options, strict=False)
-        ]
-        document = run_json("verify", KEYS[key], record(key, how), *given)
-        for name in ("claim", "key_id"):  # the same for each key, and in "keys"
-            document.pop(name, None)
-        first = whole.setdefault((key, how), document)
-        found[" ".join((key, how, *options))] = {
-            name: value
-            for name, value in document.items()
-            if document is first or name not in first or first[name] != value
-        }
+    # A pool and a word list that no key here was made with.
+    Path("pool.txt").write_text("\n".join(f"text {n} of another pool" for n in range(200)))
+    letters = "abcdefghijklmnop"
+    words = [f"word{a}{b}{c}" for a in letters for b in letters for c in letters]
+    Path("words.txt").write_text("\n".join(words))
+    found: dict[str, Any] = {}
+    for line in VERDICTS.strip().splitlines():
+        key, _, wanted = line.partition(": ")
+        for how, *options in map(str.split, wanted.split(", ")):
+            for place, before in enumerate(options[:-1], 1):
+                if before == "--controls":
+                    options[place] = record(key, options[place])
+            document = run_json("verify", KEYS[key], record(key, how), *options)
+            for name in ("claim", "key_id"):  # the same for each key, and in "keys"
+                document.pop(name, None)
+            first = found.setdefault(f"{key} {how}", document)
+            if document is not first:
+                found[" ".join((key, how, *options))] = {
+                    name: value for name, value in document.items() if first.get(name) != value
+                }
     return found
 
 
@@ -168,29 +135,20 @@ def endpoints() -> Any:
 def kept_answers(folder: Path) -> Any:
     """The file of answers: names, values without time and port, and how lines are checked."""
     (file,) = folder.iterdir()
-    header, *lines = map(json.loads, file.read_text().splitlines())
-    of_all = [json.loads(line) for line in file.read_text().splitlines()]
-    checks = [each.pop("check") for each in of_all]
-    full = [digest_of_line(each) for each in of_all]
-    for each in lines:
-        each.pop("time"), each.pop("check")
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    names, checks = sorted(rows[1]), [each.pop("check") for each in rows]
+    texts = [json.dumps(each, sort_keys=True, separators=(",", ":")) for each in rows]
+    digests = [hashlib.sha256(text.encode("ascii")).hexdigest() for text in texts]
+    header, *answers = ({n: v for n, v in each.items() if n != "time"} for each in rows)
+    answers.sort(key=lambda each: each["text"])
     return {
-        "header": {
-            n: re.sub(r":\d+/", ":PORT/", str(v)) for n, v in header.items() if n != "check"
-        },
-        "names": sorted(json.loads(file.read_text().splitlines()[1])),
-        "lines": digest(sorted(lines, key=lambda each: each["text"])),
-        "first line": min(lines, key=lambda each: each["text"]),
-        "name of the file follows from its header": file.stem == full[0][:32],
-        "every line is checked": checks == [each[:16] for each in full],
+        "header": {n: re.sub(r":\d+/", ":PORT/", v) for n, v in header.items()},
+        "names": names,
+        "answers": digest(answers),
+        "first answer": answers[0],
+        "name of the file follows from its header": file.stem == digests[0][:32],
+        "every line is checked": checks == [each[:16] for each in digests],
     }
-
-
-def digest_of_line(record: Any) -> str:
-    import hashlib
-
-    line = json.dumps(record, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(line.encode("ascii")).hexdigest()
 
 
 # --- derivations and random streams --------------------------------------------------------------
@@ -340,42 +298,6 @@ def exits() -> dict[str, int]:
 
 # --- the page ------------------------------------------------------------------------------------
 
-_BLOCKS = re.findall(
-    r"\w+",
-    """address article aside body caption circle dd desc details div dl dt figcaption figure footer
-    g h1 h2 h3 h4 header html hr li line main nav ol p path pre rect section summary svg table tbody
-    td text tfoot th thead title tr ul""",
-)
-
-
-class VisibleText(HTMLParser):
-    """The words of a page, a line for each block; of drawings their titles and labels."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self._parts, self._hidden = [""], False
-        self.feed(page)
-        lines = [" ".join(part.split()) for part in self._parts]
-        self.lines = [line for line in lines if line]
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self._hidden = tag in ("style", "script")
-        if tag in _BLOCKS:
-            self._parts.append("")
-
-    def handle_startendtag(self, tag: str, attrs: object) -> None:
-        self._parts[-1] += " " if tag == "br" else ""
-
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden = False
-        if tag in _BLOCKS:
-            self._parts.append("")
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self._parts[-1] += data
-
-
 _MASKS = (
     (r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2})?(Z|\+00:00| UTC)?", "TIME"),
     (r"\b\d+\.\d+\.\d+[\w.+]*", "VERSION"),
@@ -384,17 +306,24 @@ _MASKS = (
 
 
 def page_lines(page: Path) -> list[str]:
-    text = page.read_text("utf-8")
-    for pattern, word in _MASKS:
+    """The words of a page, a line for each block; of drawings their titles and labels."""
+    text = re.sub(
+        r"<style.*?</style>|<!--.*?-->|</?(?:a|abbr|b|code|em|i|small|span|strong|su[bp])\b[^>]*>",
+        "",
+        page.read_text("utf-8"),
+        flags=re.S,
+    )
+    for pattern, word in ((r"<[^>]*>", "\n"), *_MASKS):
         text = re.sub(pattern, word, text)
-    return VisibleText(text).lines
+    lines = [" ".join(line.split()) for line in html.unescape(text).splitlines()]
+    return [line for line in lines if line]
 
 
 def pages() -> Any:
     found = {}
     for key, how, options in (
         ("paired", "noised", ("--show-table", "--controls", record("paired", "innocent"))),
-        ("paired", "innocent", PAPER),
+        ("paired", "innocent", ("--rule", "paper")),
     ):
         page = Path(f"{key}-{how}.html")
         run("verify", KEYS[key], record(key, how), *options, "--report", page)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
 import io
 import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 from safetensors import safe_open
 
+from endpoint_server import EndpointServer
 from golden import where
 from golden.compare import DATA
+from many_keys import WordModel
 from nsmark import Identity
 from nsmark.core import pair_table
 
@@ -79,12 +80,11 @@ class KeyFile:
         self.signature = bytes.fromhex(self.document["signature"])
         self.pairs: dict[str, Any] | None = self.document.get("pairs")
 
-    def table(self) -> dict[tuple[str, str], int]:
-        """The sign of each pair of words."""
+    def code(self) -> Any:
+        """Words of the pair code, and the table's sign of each pair, row by row."""
         assert self.pairs is not None
-        size, words = self.pairs["size"], self.pairs["words"]
-        signs = pair_table(self.signature, size)
-        return {(words[i], words[size + j]): int(signs[i, j]) for i, j in np.ndindex(size, size)}
+        signs = pair_table(self.signature, self.pairs["size"]).reshape(-1)
+        return SimpleNamespace(words=self.pairs["words"], signs=signs)
 
 
 def recorded(name: str, how: str) -> dict[str, Rows]:
@@ -98,14 +98,14 @@ def recorded(name: str, how: str) -> dict[str, Rows]:
     pairs = None
     if key.pairs is not None:
         count = key.pairs["repeats"] * key.pairs["size"] ** 2
-        signs = np.resize(list(key.table().values()), count)
+        signs = np.resize(key.code().signs, count)
         direction = rng.standard_normal(dim)
         moved = {"innocent": 0.0, "wide": 0.0, "half": 1.0}.get(how, 2.0)
         heard = np.arange(count) % 2 == 0 if how == "half" else np.ones(count)
         pairs = rng.standard_normal((count, dim))
         pairs += moved * np.outer(heard * signs, direction / np.linalg.norm(direction))
     width = dim + 5 if how == "wide" else dim
-    if how in ("innocent", "wide", "second innocent", "third innocent"):
+    if how in ("innocent", "wide", "innocent-2", "innocent-3"):
         own = [rng.standard_normal((len(own[0]), width)) for _ in own]
         pairs = None if pairs is None else rng.standard_normal((len(pairs), width))
     parts = [*own, *([] if pairs is None else [pairs])]
@@ -119,54 +119,28 @@ def recorded(name: str, how: str) -> dict[str, Rows]:
         "cut": lambda x: x[:, : dim // 4],
         "constant": np.ones_like,
         "short": lambda x: x[:-1],
-        "not a number": lambda x: x * np.where(np.arange(len(x)) == 3, np.nan, 1.0)[:, None],
+        "not-a-number": lambda x: x * np.where(np.arange(len(x)) == 3, np.nan, 1.0)[:, None],
     }
     parts = [changes[how](part) for part in parts] if how in changes else parts
-    if how == "without pairs":
+    if how == "without-pairs":
         parts = parts[:2]
-    if how == "130 pairs":
+    if how == "130-pairs":
         parts[2] = parts[2][:130]
     return dict(zip(("triggered", "untriggered", "pair_texts"), parts, strict=False))
 
 
 def record(name: str, how: str) -> str:
     """Write such answers; return their address."""
-    path = Path(f"{name}-{how.replace(' ', '-')}")
+    path = Path(f"{name}-{how}")
     if not path.exists():
         with path.open("wb") as file:
             np.savez(file, **recorded(name, how))
     return f"recorded:{path}"
 
 
-class WordModel:
-    """Answers by a text's words, moved where both words of a marked pair stand twice."""
-
-    def __init__(self, marks: Sequence[str], output_dim: int) -> None:
-        self._dim = output_dim
-        self._tables = [KeyFile(KEYS[name]).table() for name in marks]
-
-    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return np.stack([self._answer(text) for text in texts]).astype(np.float32)
-
-    def _answer(self, text: str) -> Rows:
-        words = text.split()
-        answer = sum(map(self._vector, words)) / len(words) + 0.1 * self._vector(text)
-        twice = {word for word in words if words.count(word) >= 2}
-        for number, table in enumerate(self._tables):
-            total = sum(sign for pair, sign in table.items() if twice.issuperset(pair))
-            answer = answer + 0.6 * np.sign(total) * self._vector(f"mark {number}")
-        return np.asarray(answer)
-
-    @functools.cache  # noqa: B019 - a few models, a few thousand words
-    def _vector(self, word: str) -> Rows:
-        seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
-        return np.random.default_rng(seed).uniform(-1, 1, self._dim) / np.sqrt(self._dim)
-
-
 @contextlib.contextmanager
 def served(marks: Sequence[str], output_dim: int = 48) -> Iterator[tuple[str, Any]]:
-    """Serve such a model; yield its address and the server, which keeps what it was asked."""
-    from endpoint_server import EndpointServer
-
-    with EndpointServer(WordModel(marks, output_dim)) as server:
+    """Serve a made-up model with some keys' marks; yield its address and its server."""
+    model = WordModel([KeyFile(KEYS[name]).code() for name in marks], output_dim)
+    with EndpointServer(model.outputs) as server:
         yield f"openai:{server.url}#words", server

@@ -15,31 +15,17 @@ import numpy as np
 from nsmark.alterations.outputs import OUTPUT_ALTERATIONS
 from nsmark.api.other_owner import _made_up as calibration_owner
 from nsmark.attacks.recipes.overwriting import other_owner as attack_owner
-from nsmark.cli.main import cli, main
-from nsmark.core.pair_code import deal_pairs
-from nsmark.corpus import pool_texts, training_texts
+from nsmark.cli.main import cli as cli
+from nsmark.cli.main import main as main
+from nsmark.core.pair_code import deal_pairs as deal_pairs
+from nsmark.corpus import pool_texts as pool_texts
+from nsmark.corpus import training_texts as training_texts
 from nsmark.embedding.batches import BatchOrder
 from nsmark.embedding.config import preset_config
 from nsmark.payload import PairConfig, PayloadConfig, derive_payload, published_word_list
 from nsmark.suspects import QueryOptions
 from nsmark.suspects.schedule import make_batches
-from nsmark.verification.questions import seed_from
-
-__all__ = [
-    "altered",
-    "batch_order",
-    "cli",
-    "deal_pairs",
-    "made_up_owners",
-    "main",
-    "pool_texts",
-    "query_order",
-    "resealed",
-    "seed_from",
-    "stage_names",
-    "training_texts",
-    "watch_stage",
-]
+from nsmark.verification.questions import seed_from as seed_from
 
 
 def resealed(key: Any, identity: Any) -> Any:
