@@ -308,7 +308,7 @@ _MASKS = (
 def page_lines(page: Path) -> list[str]:
     """The words of a page, a line for each block; of drawings their titles and labels."""
     text = re.sub(
-        r"<style.*?</style>|<!--.*?-->|</?(?:a|abbr|b|code|em|i|small|span|strong|su[bp])\b[^>]*>",
+        r"<style.*?</style>|<!--.*?-->|</?(?:a|abbr|b|bdi|code|em|i|small|span|strong|su[bp])\b[^>]*>",
         "",
         page.read_text("utf-8"),
         flags=re.S,
@@ -324,10 +324,12 @@ def pages() -> Any:
     for key, how, options in (
         ("paired", "noised", ("--show-table", "--controls", record("paired", "innocent"))),
         ("paired", "innocent", ("--rule", "paper")),
+        ("v1", "cut", ("--controls", record("v1", "untouched"))),
     ):
         page = Path(f"{key}-{how}.html")
         run("verify", KEYS[key], record(key, how), *options, "--report", page)
         found[f"{key} {how}"] = page_lines(page)
+    found["v1 cut"] = [line for line in found["v1 cut"] if "cut to" in line]  # so are its controls
     return found
 
 

@@ -88,7 +88,7 @@ def findings() -> dict[str, Any]:
     Path("claim.json").write_text(json.dumps(identity.sign(claim).to_mapping()))
     found: dict[str, Any] = {"arithmetic": arithmetic(), "anywhere": {}, "here": {}}
     anywhere, here = found["anywhere"], found["here"]
-    for part in (embedded, checked, attacked, drawn):
+    for part in (embedded, presets, checked, attacked, drawn):
         anywhere[part.__name__], here[part.__name__] = part()
     return found
 
@@ -97,15 +97,8 @@ def embedded() -> tuple[Any, Any]:
     """Embed in two parts: the first ends at its first checkpoint."""
     usual = ["embed", "model", *f"{_FILES} {_SIZES} {_RATES}".split()]
     stopped, _ = run(*usual, "--max-seconds", "0.001")
-    (folder,) = Path("out.checkpoint").iterdir()
-    checkpoint = json.loads((folder / "state.json").read_text())
+    checkpoint, shapes = kept(Path("out.checkpoint"))
     state = checkpoint["content"]["state"]
-    state.pop("watch"), state.pop("seconds")
-    fingerprint = checkpoint["content"]["fingerprint"]
-    for name in [name for name in fingerprint if name.endswith("version")]:
-        fingerprint[name] = "VERSION"
-    with safe_open(folder / "tensors.safetensors", "numpy") as file:
-        tensors = {name: file.get_slice(name).get_shape() for name in sorted(file.keys())}
     resumed, _ = run(*usual, "--resume")
     key, report = KeyFile(Path("out/owner.nsmark")), json.loads(Path("out/report.json").read_text())
     names = ("claim", "public_key", "signature", "configuration", "trigger", "skipped_words")
@@ -114,12 +107,11 @@ def embedded() -> tuple[Any, Any]:
         "exit": [stopped, resumed],
         "files": sorted(str(each) for each in Path("out").rglob("*")),
         "checkpoint": {
-            "folder": folder.name,
             "format": checkpoint["format"],
             "names": outline(checkpoint),
-            "fingerprint": {n: v for n, v in fingerprint.items() if n != "model"},
-            "tensors": digest(tensors),
-            "some tensors": dict(list(tensors.items())[::9]),
+            "fingerprint": checkpoint["content"]["fingerprint"],
+            "tensors": digest(shapes),
+            "some tensors": dict(list(shapes.items())[::9]),
         },
         "key": {name: key.document[name] for name in names}
         | {name: digest(key.document[name]) for name in digests}
@@ -142,6 +134,32 @@ def embedded() -> tuple[Any, Any]:
         "history": report["training"]["history"][::4],
         "measured": {n: report[n] for n in ("watermarked", "reference", "thresholds")},
     }
+
+
+def kept(folder: Path) -> tuple[Any, dict[str, list[int]]]:
+    """A checkpoint's document, without what differs among machines, and its tensors' shapes."""
+    document = json.loads((folder / "step-1" / "state.json").read_text())
+    content = document["content"]
+    content["state"] |= {"watch": {}, "seconds": 0.0}
+    content["fingerprint"] = {
+        name: value
+        for name, value in content["fingerprint"].items()
+        if name != "model" and not name.endswith("version")
+    }
+    with safe_open(folder / "step-1" / "tensors.safetensors", "numpy") as file:
+        return document, {name: file.get_slice(name).get_shape() for name in sorted(file.keys())}
+
+
+def presets() -> tuple[Any, Any]:
+    """What the presets ask for, and all that follows from claim and seed, as checkpoints say it."""
+    anywhere, here = {}, {}
+    for preset in ("fast", "strong", "paper"):
+        usual = f"{_FILES}-{preset} --num-texts 96 --device cpu --quiet --preset {preset}".split()
+        run("embed", "model", *usual, "--max-seconds", "0.001")
+        checkpoint, _ = kept(Path(f"out-{preset}.checkpoint"))
+        anywhere[preset] = checkpoint["content"]["fingerprint"]
+        here[preset] = checkpoint["content"]["state"]["recent"]
+    return anywhere, here
 
 
 def checked() -> tuple[Any, Any]:

@@ -91,8 +91,8 @@ def watch_stage(model: Path, signature: bytes, preset: str, stage: str, steps: i
         "batch size": config.batch_size,
         "trigger": payload.trigger,
         "held out": [[ids.tolist() for ids in part] for part in trainer.heldout],
-        "extractor": [p.detach().numpy() for p in trainer.extractor.parameters()],
-        "adapters": [p.detach().numpy() for p in trainer.player.parameters if adapters],
+        "extractor": [p.detach().numpy().copy() for p in trainer.extractor.parameters()],
+        "adapters": [p.detach().numpy().copy() for p in trainer.player.parameters if adapters],
         "steps": [],
         "losses": [],
     }
