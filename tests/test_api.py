@@ -141,6 +141,27 @@ def test_a_saved_model_that_does_not_verify_is_not_left_behind(embed_tiny, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+def test_embedding_goes_on_until_the_key_shows_its_own_model(embed_tiny):
+    """Targets on the corpus that are met too early leave a key that refuses its own model."""
+    early = dataclasses.replace(
+        TINY_TRAINING, min_triggered=0.8, evaluate_every=2, cooldown_steps=2
+    )
+    marked = embed_tiny(config=early)
+    report = verify(read_key(marked.key_file), str(marked.model_folder), device="cpu")
+    assert report.verdict == "owned", report.decision.reasons
+    assert {"extraction_rate", "aligned_subspace_overlap"} <= set(report.decision.passed)
+
+
+def test_what_the_budget_leaves_unread_is_named(embed_tiny, tmp_path):
+    """The extractor reads the verification texts by then, the readout does not yet."""
+    early = dataclasses.replace(
+        TINY_TRAINING, min_triggered=0.8, evaluate_every=2, cooldown_steps=2, max_steps=126
+    )
+    with pytest.raises(EmbeddingError, match="does not verify: .*readout of the signature"):
+        embed_tiny(config=early)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("stage", ["opening", "training", "saving", "measuring"])
 def test_an_interruption_at_any_stage_leaves_nothing_behind(embed_tiny, tmp_path, stage):
     with pytest.raises(KeyboardInterrupt):

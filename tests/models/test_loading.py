@@ -119,6 +119,14 @@ def test_a_damaged_tokenizer_is_refused(folder, content):
         open_encoder(folder, device="cpu")
 
 
+def test_a_folder_without_a_tokenizer_is_refused(folder):
+    """Transformers would make one of five tokens by itself, to which all words are unknown."""
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
+        (folder / name).unlink()
+    with pytest.raises(ModelError, match="there is no tokenizer"):
+        open_encoder(folder, device="cpu")
+
+
 def test_a_dense_layer_must_fit_what_it_is_given(folder):
     add_dense(folder, torch.zeros(8, 16))
     with pytest.raises(ModelError, match="takes 16 dimensions, but is given 32"):

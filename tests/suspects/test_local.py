@@ -1,10 +1,13 @@
 """Model folders on this machine: read in their own way, or in the key's."""
 
+import shutil
+
 import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="needs the torch extra")
 
+from nsmark.api import embed
 from nsmark.errors import ConfigError, ModelError
 from nsmark.suspects import open_suspect
 from nsmark.suspects.local import LocalModel
@@ -28,6 +31,27 @@ def test_sentence_transformers_folder_is_read_in_its_own_way(tiny_st):
     assert outputs.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(outputs, axis=1), 1, atol=1e-6)
     assert suspect.encoder.pooling == "mean"
+
+
+@pytest.fixture
+def of_digits(tiny_bert, tmp_path):
+    """A model with a tokenizer that spells numbers, and no word."""
+    folder = shutil.copytree(tiny_bert, tmp_path / "digits")
+    for name in ("tokenizer.json", "vocab.txt"):
+        (folder / name).unlink()
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"0123456789"]
+    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_a_tokenizer_that_knows_no_ordinary_word_is_refused(
+    of_digits, identity, signed_claim, tmp_path
+):
+    suspect = LocalModel(str(of_digits), device="cpu")
+    with pytest.raises(ModelError, match=r"knows 0 of the \d+ words"):
+        suspect.outputs(TEXTS)
+    with pytest.raises(ModelError, match=r"knows \d of the"):
+        embed(of_digits, identity, signed_claim, tmp_path / "out", num_texts=40, device="cpu")
 
 
 def test_bare_transformer_is_read_in_the_keys_way(tiny_bert):

@@ -22,6 +22,7 @@ from nsmark.keyfile.schema import WatermarkKey
 from nsmark.keyfile.store import read_key, write_key
 from nsmark.models.folder import model_digest
 from nsmark.models.model_card import write_model_card
+from nsmark.models.tokenizer import require_known_words
 from nsmark.payload.config import PayloadConfig, default_num_texts
 from nsmark.payload.pairs import PairConfig
 from nsmark.payload.payload import derive_payload
@@ -153,6 +154,8 @@ def embed(
         dtype="stored" if config.method == "lora" else "float32",
         purpose="train",
     )
+    corpus = corpus if corpus is not None else training_texts()
+    require_known_words(corpus, encoder.is_representable)
     num_texts = default_num_texts(encoder.output_dim) if num_texts is None else num_texts
     if num_texts <= encoder.output_dim:  # said now, not after the training
         raise EmptyNullSpaceError(num_texts=num_texts, output_dim=encoder.output_dim)
@@ -166,7 +169,6 @@ def embed(
         pair_config=(pair_config or PairConfig()) if "pairs" in config.marks else None,
         pair_word_list=pair_word_list,
     )
-    corpus = corpus if corpus is not None else training_texts()
     checkpoints = Checkpoints(
         folder=checkpoint_folder,
         fingerprint=run_fingerprint(

@@ -48,6 +48,10 @@ class Classifier:
         """Number of classes; 1 for a reward model."""
         return int(self._network.config.num_labels)
 
+    def is_representable(self, word: str) -> bool:
+        """Return whether the tokenizer can spell a word without its unknown token."""
+        return self._encoder.is_representable(word)
+
     @torch.no_grad()
     def encode(
         self, texts: Sequence[str], on_batch: BatchCallback | None = None

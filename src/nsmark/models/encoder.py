@@ -23,6 +23,7 @@ from nsmark.models.layers import blocks
 from nsmark.models.positions import HeldPositions, Passed
 from nsmark.models.quiet import quiet_transformers
 from nsmark.models.saving import keep_generation_config, write_sentence_transformer_files
+from nsmark.models.tokenizer import is_representable
 from nsmark.models.tokens import Tokens, pad_tokens
 
 BatchCallback = Callable[[int, int], None]
@@ -107,9 +108,7 @@ class Encoder(nn.Module):
 
     def is_representable(self, word: str) -> bool:
         """Return whether the tokenizer can spell a word without its unknown token."""
-        unknown = self.tokenizer.unk_token_id
-        ids = self.tokenizer(self._as_read(word), add_special_tokens=False)["input_ids"]
-        return bool(ids) and (unknown is None or unknown not in ids)
+        return is_representable(self.tokenizer, self._as_read(word))
 
     def _as_read(self, text: str) -> str:
         return text.lower() if self.folder.do_lower_case else text

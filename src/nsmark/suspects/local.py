@@ -12,6 +12,7 @@ from nsmark.alterations.serving import read_serving
 from nsmark.errors import MissingExtraError, ModelError
 from nsmark.models.folder import describe_folder, has_classifier_head
 from nsmark.models.hub import find_folder
+from nsmark.models.tokenizer import require_known_words
 from nsmark.suspects.base import BatchCallback
 
 
@@ -72,5 +73,6 @@ class LocalModel:
         self, texts: Sequence[str], on_batch: BatchCallback | None = None
     ) -> NDArray[np.float32]:
         """Return one row per text, in their order."""
+        require_known_words(texts, self.encoder.is_representable)
         found = self.encoder.encode(self.serving.texts(texts), on_batch)
         return self.serving.outputs(found).astype(np.float32)

@@ -32,7 +32,12 @@ from nsmark.models.folder import (
     read_json_object,
 )
 from nsmark.models.quiet import quiet_transformers
-from nsmark.models.tokenizer import first_line, load_tokenizer
+from nsmark.models.tokenizer import (
+    first_line,
+    is_representable,
+    load_tokenizer,
+    require_known_words,
+)
 from nsmark.suspects.base import BatchCallback
 from nsmark.suspects.onnx_file import check_onnx_file
 
@@ -127,6 +132,7 @@ class OnnxModel:
         """Return one row per text, in their order."""
         if not texts:
             raise ModelError("there are no texts to ask", "give at least one")
+        require_known_words(texts, self._is_representable)
         sequences = self._token_ids(texts)
         rows: list[NDArray[np.float32] | None] = [None] * len(sequences)
         done = 0
@@ -144,6 +150,9 @@ class OnnxModel:
                 "the model's outputs differ in size from text to text",
                 "export it with one vector per text",
             ) from error
+
+    def _is_representable(self, word: str) -> bool:
+        return is_representable(self._tokenizer, word.lower() if self._lower else word)
 
     def _token_ids(self, texts: Sequence[str]) -> list[TokenIds]:
         encoded = self._tokenizer(
