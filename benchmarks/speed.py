@@ -313,9 +313,7 @@ def reference_rounds(
     return run
 
 
-INTRODUCTION = f"""# How fast a mark is trained
-
-Made by the command below, not by hand. One GPU, the BERT-base shape with random weights and its
+INTRODUCTION = f"""Made by the command below, not by hand. One GPU, the BERT-base shape with random weights and its
 language-model head, texts of at most 128 tokens. A sample is a clean text with its triggered copy.
 
 - *Plain*: language-model training of the same texts in the same way. *Cost*: how many times its
@@ -459,8 +457,7 @@ def measure_run(
 def markdown(document: dict[str, Any]) -> str:
     """Return the page."""
     lines = [
-        INTRODUCTION,
-        f"{when_measured(document['measured'])}\n",
+        f"# How fast a mark is trained\n\n{when_measured(document['measured'])} {INTRODUCTION}",
         f"- {document['device']}; "
         + ", ".join(
             f"{name} {version}" for name, version in document["versions"].items() if version

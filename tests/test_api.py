@@ -157,7 +157,7 @@ def test_what_the_budget_leaves_unread_is_named(embed_tiny, tmp_path):
     early = dataclasses.replace(
         TINY_TRAINING, min_triggered=0.8, evaluate_every=2, cooldown_steps=2, max_steps=126
     )
-    with pytest.raises(EmbeddingError, match="does not verify: .*readout of the signature"):
+    with pytest.raises(EmbeddingError, match=r"does not verify: .*readout of the signature"):
         embed_tiny(config=early)
     assert not (tmp_path / "out").exists()
 
