@@ -6,7 +6,9 @@ import functools
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +20,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import HealthCheck, settings
 
+from left_behind import Watch
 from nsmark.corpus import pool_texts
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.identity import Identity, OwnershipClaim, SignedClaim
 from nsmark.payload import PairConfig, PayloadConfig, derive_payload, published_word_list
 from nsmark.payload.payload import WatermarkPayload
+
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 TINY_NUM_TEXTS = 96
 TINY_PAYLOAD = PayloadConfig(num_bits=16, spread_factor=3)
@@ -36,6 +44,29 @@ TINY_TRAINING = EmbeddingConfig(
     hidden_sizes=(48, 32),
     num_heldout_texts=32,
 )
+
+
+_watch = Watch()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
+    with _watch.setting_up(fixturedef.scope):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """No test leaves a process behind."""
+    try:
+        return (yield)
+    finally:
+        if nextitem is None:
+            _watch.forget("session", "package", "module", "class")
+        elif nextitem.path != item.path:
+            _watch.forget("module", "class")
+        if left := _watch.end_what_is_left():
+            pytest.fail(f"{item.nodeid} left processes behind:\n" + "\n".join(left), pytrace=False)
 
 
 @functools.cache
