@@ -18,7 +18,6 @@ _VARIABLE = "STARTED_BY_TESTS_OF"
 # They live as long as the process that first needs them, by Python's own design.
 _HELPERS = ("from multiprocessing.forkserver import main", "from multiprocessing.resource_tracker")
 _WIDE = ("session", "package", "module", "class")
-_SECONDS = 60.0
 
 
 class Watch:
@@ -43,16 +42,16 @@ class Watch:
         for scope in scopes:
             self._needed[scope].clear()
 
-    def end_what_is_left(self) -> list[str]:
+    def end_what_is_left(self, seconds: float = 60.0) -> list[str]:
         """Return the command lines of what a test left behind; now it is ended."""
         with suppress(AssertionError):
-            wait_for(lambda: not self._left(), "processes to end by themselves", _SECONDS)
+            wait_for(lambda: not self._left(), "processes to end by themselves", seconds)
         left = {pid: command_of(pid) for pid in self._left()}
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not any(map(is_running, left)), "what was killed to end")
-        return [f"{pid}: {command}" for pid, command in left.items()]
+        return [f"{pid}: {command.strip()}" for pid, command in left.items()]
 
     def _left(self) -> list[int]:
         needed = set().union(*self._needed.values())

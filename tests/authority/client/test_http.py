@@ -177,9 +177,12 @@ def test_reading_is_tried_again_while_the_server_is_busy_writing_is_not():
 
 
 def test_a_server_that_wants_hours_is_not_waited_for():
-    with serving(problem(503, Retry_After="9999")) as url, AuthorityConnection(url) as connection:
-        with pytest.raises(AuthorityError, match="busy"):
-            connection.get("/v1/authority")
+    with (
+        serving(problem(503, Retry_After="9999")) as url,
+        AuthorityConnection(url) as connection,
+        pytest.raises(AuthorityError, match="busy"),
+    ):
+        connection.get("/v1/authority")
 
 
 def test_nobody_there():
