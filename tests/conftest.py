@@ -6,9 +6,7 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -46,27 +44,8 @@ TINY_TRAINING = EmbeddingConfig(
 )
 
 
-_watch = Watch()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
-    with _watch.setting_up(fixturedef.scope):
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """No test leaves a process behind."""
-    try:
-        return (yield)
-    finally:
-        if nextitem is None:
-            _watch.forget("session", "package", "module", "class")
-        elif nextitem.path != item.path:
-            _watch.forget("module", "class")
-        if left := _watch.end_what_is_left():
-            pytest.fail(f"{item.nodeid} left processes behind:\n" + "\n".join(left), pytrace=False)
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Watch())
 
 
 @functools.cache

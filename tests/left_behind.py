@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from processes import command_of, is_running, parent_of, process_ids, wait_for
 
@@ -21,31 +24,55 @@ _WIDE = ("session", "package", "module", "class")
 
 
 class Watch:
-    """Knows what this process has started, and which of it a fixture still needs."""
+    """Knows what this process has started, and which of it a fixture still needs.
 
-    def __init__(self) -> None:
+    A plugin of pytest's: hooks of a ``conftest`` are not called for fixtures of a whole session.
+    """
+
+    def __init__(self, seconds: float = 60.0) -> None:
+        """Prepare; processes have so many seconds to end by themselves."""
+        self._seconds = seconds
         os.environ[_VARIABLE] = str(os.getpid())
         self._mark = f"{_VARIABLE}={os.getpid()}".encode()
         self._strangers: set[int] = set()
         self._needed: dict[str, set[int]] = {scope: set() for scope in _WIDE}
 
-    @contextmanager
-    def setting_up(self, scope: str) -> Iterator[None]:
-        """What is started within belongs to a fixture, which lasts as long as its scope."""
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
+        """What a fixture starts is needed for as long as its scope lasts."""
+        needed = self._needed.get(fixturedef.scope)
+        if needed is None:  # no longer than the test
+            return (yield)
         before = set(self._started())
-        yield
-        if scope in self._needed:
-            self._needed[scope].update(set(self._started()) - before)
+        try:
+            return (yield)
+        finally:
+            needed.update(set(self._started()) - before)
 
-    def forget(self, *scopes: str) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Iterator[None]:
+        try:
+            return (yield)
+        finally:
+            if nextitem is None:
+                self._forget(*_WIDE)
+            elif nextitem.path != item.path:
+                self._forget("module", "class")
+            if left := self._end_what_is_left():
+                told = "\n".join([f"{item.nodeid} left processes behind:", *left])
+                pytest.fail(told, pytrace=False)
+
+    def _forget(self, *scopes: str) -> None:
         """The fixtures of these scopes are gone."""
         for scope in scopes:
             self._needed[scope].clear()
 
-    def end_what_is_left(self, seconds: float = 60.0) -> list[str]:
+    def _end_what_is_left(self) -> list[str]:
         """Return the command lines of what a test left behind; now it is ended."""
         with suppress(AssertionError):
-            wait_for(lambda: not self._left(), "processes to end by themselves", seconds)
+            wait_for(lambda: not self._left(), "processes to end by themselves", self._seconds)
         left = {pid: command_of(pid) for pid in self._left()}
         for pid in left:
             with suppress(ProcessLookupError):
