@@ -19,7 +19,7 @@ from processes import command_of, is_running, parent_of, process_ids, wait_for
 
 _VARIABLE = "STARTED_BY_TESTS_OF"
 # They live as long as the process that first needs them, by Python's own design.
-_HELPERS = ("from multiprocessing.forkserver import main", "from multiprocessing.resource_tracker")
+_HELPERS = ("multiprocessing.forkserver import", "multiprocessing.resource_tracker import")
 _WIDE = ("session", "package", "module", "class")
 
 

@@ -34,7 +34,7 @@ from nsmark.keyfile import write_key
 from nsmark.suspects import save_recorded
 from nsmark.transparency.local_authority import LocalAuthority
 from nsmark.transparency.timestamp_messages import build_request, extract_token
-from processes import running
+from processes import running, wait_for
 from watched_log import MemoryLog, deposit_entry, registration_entry, serving_log, trusted
 
 ENDPOINT = "openai:https://models.example/v1#encoder"
@@ -630,11 +630,15 @@ def test_a_monitor_can_be_interrupted(stranger, log_user):
         ) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "3 entries, 3 new, 0 alerts\n"
+
+            def size_kept() -> int:
+                return json.loads(stranger.path("m.json").read_text())["verified"]["size"]
+
+            wait_for(lambda: size_kept() == 3, "what was seen to be kept")
             process.terminate()
             _, said = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in said
-    assert json.loads(stranger.path("m.json").read_text())["verified"]["size"] == 3
     assert json.loads(stranger.path("m.json").read_text())["authority"] == NAME
 
 
