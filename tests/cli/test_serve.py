@@ -18,7 +18,7 @@ from nsmark.authority.statements import entry_id_of
 from nsmark.cli.main import main
 from nsmark.identity import PublicKey
 from postgres_server import running_postgres
-from processes import running, wait_for
+from processes import command_of, running, wait_for
 
 
 def test_what_it_prints_and_how_it_ends(tmp_path: Path) -> None:
@@ -89,6 +89,7 @@ def test_the_worker_is_started_again_and_ends_with_the_server(tmp_path: Path) ->
         with server.client() as client:
             assert client.get("/v1/authority").json()["has_worker"] is True
         wait_for(lambda: "works for" in server.log, "the worker to begin")
+        assert "--niceness 0" in command_of(second)
         assert server.stop() == 0
         wait_for(lambda: not is_worker(second), "the worker to end")
         assert "the worker ended (-9) and is started again" in server.log
