@@ -313,8 +313,9 @@ def reference_rounds(
     return run
 
 
-INTRODUCTION = f"""Made by the command below, not by hand. One GPU, the BERT-base shape with random weights and its
-language-model head, texts of at most 128 tokens. A sample is a clean text with its triggered copy.
+INTRODUCTION = f"""Made by the command below, not by hand. One GPU, the
+BERT-base shape with random weights and its language-model head, texts of at most 128 tokens. A
+sample is a clean text with its triggered copy.
 
 - *Plain*: language-model training of the same texts in the same way. *Cost*: how many times its
   time a step of the mark takes.

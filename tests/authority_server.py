@@ -18,9 +18,8 @@ from typing import Any
 import httpx
 
 from authority_world import KeyOwner
+from processes import PATIENCE, end
 
-_START_SECONDS = 60
-_STOP_SECONDS = 30
 _NO_LIMITS = (
     "--reads-per-minute",
     "0",
@@ -56,7 +55,7 @@ class RunningAuthority:
 
     def client(self, token: str | None = None) -> httpx.Client:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE, trust_env=False)
 
     def register(self, owner: KeyOwner) -> str:
         """Register an owner of this authority's, and return his token."""
@@ -79,7 +78,7 @@ class RunningAuthority:
     def stop(self) -> int:
         """Ask it to end, and return its exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(_STOP_SECONDS)
+        return self.process.wait(PATIENCE)
 
     def kill(self) -> None:
         """Pull the plug."""
@@ -116,7 +115,8 @@ def running_authority(
     command = [
         *(sys.executable, "-m", "nsmark", "serve", "--json", "--port", "0"),
         *("--folder", str(folder / "authority"), "--admin-token", str(token_file)),
-        *(() if worker else ("--no-worker",)),
+        # Work that takes only what nobody else wants may never be done beside others.
+        *(("--worker-niceness", "0") if worker else ("--no-worker",)),
         *(() if limits else _NO_LIMITS),
         *options,
     ]
@@ -143,18 +143,14 @@ def running_authority(
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE)
+        end(process)
 
 
 def _read_document(process: subprocess.Popen[str], log_file: Path) -> dict[str, Any]:
     """Return the JSON document that is printed when the server listens."""
-    watchdog = threading.Timer(_START_SECONDS, process.kill)
+    watchdog = threading.Timer(PATIENCE, process.kill)
     watchdog.start()
     lines: list[str] = []
     try:

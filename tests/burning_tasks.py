@@ -71,7 +71,7 @@ def stop_halfway(request: Mapping[str, Any], files: Sequence[bytes], tell: Any) 
             os.write(handle, b"\x00\x00\x10\x00r")
         except OSError:
             continue
-    time.sleep(60)
+    time.sleep(3600)
     return {}
 
 

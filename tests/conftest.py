@@ -18,12 +18,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import HealthCheck, settings
 
+from left_behind import Watch
 from nsmark.corpus import pool_texts
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.identity import Identity, OwnershipClaim, SignedClaim
 from nsmark.payload import PairConfig, PayloadConfig, derive_payload, published_word_list
 from nsmark.payload.payload import WatermarkPayload
+
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 TINY_NUM_TEXTS = 96
 TINY_PAYLOAD = PayloadConfig(num_bits=16, spread_factor=3)
@@ -36,6 +42,10 @@ TINY_TRAINING = EmbeddingConfig(
     hidden_sizes=(48, 32),
     num_heldout_texts=32,
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Watch())
 
 
 @functools.cache

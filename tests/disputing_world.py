@@ -6,10 +6,8 @@ import contextlib
 import io
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +41,9 @@ from nsmark.models.folder import model_digest
 from nsmark.payload.word_list import ordinary_word_list, published_word_list
 from nsmark.suspects import RecordedOutputs
 from nsmark.transparency import Envelope
+from processes import PATIENCE, descendants_of, end, wait_for
 
 LONG_AGO = "2020-01-01T00:00:00Z"
-WAIT_SECONDS = 90.0
 
 
 def publish_texts(authority: Authority) -> None:
@@ -90,8 +88,8 @@ def now() -> str:
 
 def a_second_later() -> str:
     """Let the clock of time stamps go on, and return the time."""
-    time.sleep(1.05)
-    return now()
+    before = now()
+    return wait_for(lambda: now() != before and now(), "the next second")
 
 
 @dataclass(frozen=True)
@@ -209,13 +207,13 @@ class WorkerProcess:
     def __exit__(self, *error: object) -> None:
         if self.process.poll() is None:
             self.process.terminate()
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(PATIENCE)
+        end(self.process)
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
+        """Kill it alone; its children are to notice by themselves."""
+        self.process.kill()
         self.process.wait()
 
     @property
@@ -225,33 +223,6 @@ class WorkerProcess:
     def descendants(self) -> list[int]:
         """Process ids of the fork server and the children."""
         return descendants_of(self.process.pid)
-
-
-def descendants_of(pid: int) -> list[int]:
-    parents: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-    found = [child for child, parent in parents.items() if parent == pid]
-    return found + [each for child in found for each in descendants_of(child)]
-
-
-def is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
-def wait_for(condition: Any, what: str, seconds: float = WAIT_SECONDS) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"waited in vain: {what}")
 
 
 def job_of(authority: Authority, subject: str) -> Job:

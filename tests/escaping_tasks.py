@@ -53,7 +53,7 @@ def remove(path: str) -> None:
 
 
 def connect(port: int) -> None:
-    with socket.create_connection(("127.0.0.1", port), timeout=5):
+    with socket.create_connection(("127.0.0.1", port), timeout=60):
         pass
 
 
@@ -77,7 +77,7 @@ def fork(_: None) -> int:
     child = os.fork()
     if child == 0:
         os.setsid()  # where no group is killed with it
-        time.sleep(60)
+        time.sleep(3600)
         os._exit(0)
     return child
 
@@ -88,7 +88,7 @@ def run_program(_: None) -> str:
 
 def leave_behind(_: None) -> int:
     """Start what outlives this process, in its own group."""
-    return subprocess.Popen(["sleep", "60"]).pid
+    return subprocess.Popen(["sleep", "3600"]).pid
 
 
 def trace(pid: int) -> None:

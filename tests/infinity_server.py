@@ -13,6 +13,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+from processes import PATIENCE
+
 ROOT = Path(__file__).parent.parent
 VENV = ROOT / ".venv-infinity"
 VERSION = "0.0.78"
@@ -59,10 +61,10 @@ class Served:
     def wait_until_ready(self) -> str:
         """Return the URL once the server answers there."""
         url = f"http://127.0.0.1:{self.port}/v1"
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and self.process.poll() is None:
             try:
-                with urllib.request.urlopen(f"{url}/models", timeout=5):  # noqa: S310
+                with urllib.request.urlopen(f"{url}/models", timeout=PATIENCE):  # noqa: S310
                     return url
             except OSError:
                 time.sleep(0.3)
@@ -72,7 +74,7 @@ class Served:
     def __exit__(self, *error: object) -> None:
         self.process.terminate()
         try:
-            self.process.wait(20)
+            self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

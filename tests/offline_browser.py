@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 
+from processes import PATIENCE
+
 WIDE, PHONE = 1100, 360
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -27,7 +29,9 @@ def chromium():
     with sync_playwright() as driver:
         # Chromium refuses to run as root with its sandbox; these pages are our own.
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        running = driver.chromium.launch(executable_path=BROWSER, args=arguments)
+        running = driver.chromium.launch(
+            executable_path=BROWSER, args=arguments, timeout=1000 * PATIENCE
+        )
         yield running
         running.close()
 
@@ -42,6 +46,7 @@ def offline_pages(browser):
             viewport={"width": width, "height": 900}, offline=True, **options
         )
         contexts.append(context)
+        context.set_default_timeout(1000 * PATIENCE)
         context.route(re.compile(r"^(?!file:)"), lambda route: route.abort())
         page = context.new_page()
         page.on("request", lambda request: requests.append(request.url))

@@ -10,7 +10,6 @@ import itertools
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +17,8 @@ from pathlib import Path
 
 import pg8000.native
 import pytest
+
+from processes import PATIENCE, free_port
 
 _ACCOUNT = "postgres"
 
@@ -43,18 +44,30 @@ class PostgresServer:
         self._folder = folder
         self._binaries = binaries
         self._numbers = itertools.count()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = 0
 
     def start(self) -> None:
         self._run("initdb", "--auth=trust", "--username=nsmark", "--encoding=UTF8", "--no-sync")
+        for attempt in range(9):
+            self.port = free_port()
+            try:
+                self._start()
+            except subprocess.CalledProcessError:  # somebody else was quicker to take the port
+                if attempt == 8:
+                    raise
+            else:
+                return
+
+    def _start(self) -> None:
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -k {self._folder}"
         log = str(self._folder / "log.txt")
-        self._run("pg_ctl", "start", "--wait", "--log", log, "--options", options)
+        self._control("start", "--log", log, "--options", options)
 
     def stop(self, mode: str = "fast") -> None:
-        self._run("pg_ctl", "stop", "--wait", "--mode", mode)
+        self._control("stop", "--mode", mode)
+
+    def _control(self, *arguments: str) -> None:
+        self._run("pg_ctl", *arguments, "--wait", "--timeout", f"{PATIENCE:.0f}")
 
     def new_database(self) -> str:
         """Create a database and return its URL."""
@@ -81,7 +94,7 @@ class PostgresServer:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                timeout=60,
+                timeout=2 * PATIENCE,
             )
 
 

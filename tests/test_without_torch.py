@@ -6,9 +6,9 @@ which ``sitecustomize`` puts in place before any other code runs.
 
 import json
 import os
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ import pytest
 from handmade_keys import innocent_outputs, make_key, mapped_outputs, owner_outputs
 from nsmark.keyfile import write_key
 from nsmark.suspects import save_recorded
+from processes import PATIENCE
 
 BLOCKER = """
 import sys
@@ -47,7 +48,7 @@ def bare(tmp_path_factory):
             capture_output=True,
             text=True,
             env=environment,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
 
@@ -187,7 +188,7 @@ def test_import_and_help_load_neither_torch_nor_numpy(command):
         [sys.executable, "-c", LOADED.format(command=command)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -197,14 +198,20 @@ def test_import_and_help_load_neither_torch_nor_numpy(command):
         assert f"'{heavy}'" not in done.stderr
 
 
+def seconds_of_children():
+    """The processor's time, which on a busy machine is not the clock's."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_help_answers_within_half_a_second():
     program = Path(sys.executable).with_name("nsmark")
     command = [str(program)] if program.exists() else [sys.executable, "-m", "nsmark"]
     seconds = []
     for _ in range(3):
-        started = time.perf_counter()
+        started = seconds_of_children()
         done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=False)
-        seconds.append(time.perf_counter() - started)
+        seconds.append(seconds_of_children() - started)
         assert done.returncode == 0
         assert "verify" in done.stdout
 

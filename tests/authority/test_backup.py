@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import itertools
-import os
 import random
 import shutil
 import signal
@@ -63,6 +62,7 @@ from nsmark.errors import (
 )
 from nsmark.transparency import check_consistency, open_checkpoint
 from nsmark.transparency.checkpoint import NoteKey
+from processes import PATIENCE, running
 
 PASSPHRASE = b"correct horse"
 MODEL = {"config.json": b"{}", "weights/model.safetensors": bytes(range(256)) * 5000}
@@ -725,7 +725,7 @@ def test_a_restore_that_is_killed_leaves_nothing_that_starts(
     place = new_settings(folder, database_url)
     arguments = [str(path), str(folder), database_url or "-"]
     process = subprocess.run(
-        [sys.executable, "-c", RESTORE, *arguments, victim], timeout=60, check=False
+        [sys.executable, "-c", RESTORE, *arguments, victim], timeout=PATIENCE, check=False
     )
     assert process.returncode == -signal.SIGKILL
 
@@ -750,12 +750,10 @@ def test_a_restore_that_is_killed_at_any_moment_can_be_repeated(
     for number in range(3):
         folder = tmp_path / f"new-{number}"
         command = [sys.executable, "-c", RESTORE, str(path), str(folder), "-", "-"]
-        process = subprocess.Popen(command)
-        while process.poll() is None and not list(tmp_path.glob(f".new-{number}.partial-*")):
-            time.sleep(0.005)
-        time.sleep(generator.uniform(0, 0.3))
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait(30)
+        with running(command) as process:
+            while process.poll() is None and not list(tmp_path.glob(f".new-{number}.partial-*")):
+                time.sleep(0.005)
+            time.sleep(generator.uniform(0, 0.3))
         if not folder.exists():
             restore_backup(path, new_settings(folder), None)
         assert check_authority(new_settings(folder)).problems == ()
@@ -813,7 +811,7 @@ def test_memory_does_not_grow_with_what_is_sealed(
         authority.deposit(document, Endless(num_bytes))
         authority.close()
         command = [sys.executable, "-c", PEAK, str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
         peaks.append(int(done.stdout) * 1024)
         shutil.rmtree(folder)
 

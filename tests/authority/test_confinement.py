@@ -20,9 +20,9 @@ import pytest
 
 import escaping_tasks
 import older_kernel
-from disputing_world import is_running, wait_for
 from nsmark.authority.confinement import Confinement, Workshop, end_group
 from nsmark.authority.sandbox import available
+from processes import is_running, run, running, wait_for
 
 ROOMY = Confinement(seconds=30, memory_bytes=1 << 30)
 HERE = available()
@@ -214,17 +214,15 @@ def test_a_child_sends_no_signals_to_others() -> None:
 
 
 def test_what_a_group_s_leader_leaves_behind_is_ended_with_it() -> None:
-    program = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True)"
-    leader = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert leader.stdout is not None
-    with leader.stdout:
+    program = "import subprocess; print(subprocess.Popen(['sleep', '3600']).pid, flush=True)"
+    command = [sys.executable, "-c", program]
+    with running(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as leader:
+        assert leader.stdout is not None
         left_behind = int(leader.stdout.readline())
-    leader.wait()
+        leader.wait()
     assert is_running(left_behind)
     end_group(leader.pid)
-    wait_for(lambda: not is_running(left_behind), "the end of it", 10)
+    wait_for(lambda: not is_running(left_behind), "the end of it")
     end_group(leader.pid)  # nobody is there any more
 
 
@@ -253,7 +251,7 @@ def test_a_child_has_no_rights_to_gain_and_narrow_limits() -> None:
 def test_on_an_older_kernel_the_work_is_done_and_it_is_said_what_is_missing(folder: Path) -> None:
     program = [sys.executable, older_kernel.__file__, platform.machine(), str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(Path(older_kernel.__file__).parent)}
-    ran = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=60)
+    ran = run(program, env=environment)
     assert ran.returncode == 0, ran.stderr
     found = {name: (done, result) for name, done, result in json.loads(ran.stdout)}
     assert found["available"] == (True, dict.fromkeys(HERE, False))

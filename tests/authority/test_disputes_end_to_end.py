@@ -31,7 +31,6 @@ from disputing_world import (
     a_second_later,
     count_entries,
     endpoint_suspect,
-    is_running,
     job_of,
     key_after_the_fact,
     now,
@@ -39,7 +38,6 @@ from disputing_world import (
     said_in,
     uploaded,
     wait_admission,
-    wait_for,
     wait_ruling,
 )
 from endpoint_server import EndpointServer
@@ -56,6 +54,7 @@ from nsmark.transparency.local_authority import LocalAuthority
 from nsmark.transparency.strict_base64 import encode_base64
 from nsmark.transparency.timestamp_messages import build_request, extract_token
 from postgres_server import PostgresServer
+from processes import PATIENCE, is_running, wait_for
 from tiny_models import build_sentence_transformer
 
 OWNER, THIEF, RESPONDENT = Party(1), Party(2), Party(3)
@@ -375,7 +374,7 @@ def hold(admitted: Scene) -> Iterator[Hold]:
 
     def wait(handler: Any, payload: Any) -> bool:
         held.reached.set()
-        held.go_on.wait(60)
+        held.go_on.wait(PATIENCE)
         return False
 
     admitted.server.faults.extend([wait, wait])
@@ -393,7 +392,7 @@ def test_a_worker_that_is_killed_while_it_measures(admitted: Scene, hold: Hold) 
     authority = admitted.authority
     suspect = endpoint_suspect(admitted.server.url, "killed")
     dispute = OWNER.accuse(authority, admitted.key.key_id, suspect, a_second_later())
-    assert hold.reached.wait(60)
+    assert hold.reached.wait(PATIENCE)
     wait_for(
         lambda: job_of(authority, dispute).message == "measuring the suspect: control 2 of 2",
         "progress in the job's row",
@@ -406,7 +405,7 @@ def test_a_worker_that_is_killed_while_it_measures(admitted: Scene, hold: Hold) 
 
     admitted.worker.kill()
 
-    wait_for(lambda: not any(is_running(pid) for pid in family), "the end of all children", 60)
+    wait_for(lambda: not any(is_running(pid) for pid in family), "the end of all children")
     assert authority.registry.dispute(dispute).state == "open"
     hold.go_on.set()
     admitted.start_worker()
@@ -418,7 +417,7 @@ def test_a_worker_that_is_killed_while_it_measures(admitted: Scene, hold: Hold) 
     mine = [each for each in authority.registry.rulings(limit=200) if each.dispute == dispute]
     assert len(mine) == 1
     assert count_entries(authority, "ruling") == len(authority.registry.rulings(limit=200))
-    wait_for(lambda: not work_left(admitted), "unsealed content to be gone", 20)
+    wait_for(lambda: not work_left(admitted), "unsealed content to be gone")
     assert not (authority.settings.folder / "measuring" / dispute).exists()
 
 
@@ -427,15 +426,15 @@ def test_a_worker_that_is_stopped_puts_its_job_back(admitted: Scene, hold: Hold)
     authority = admitted.authority
     suspect = endpoint_suspect(admitted.server.url, "stopped")
     dispute = OWNER.accuse(authority, admitted.key.key_id, suspect, a_second_later())
-    assert hold.reached.wait(60)
+    assert hold.reached.wait(PATIENCE)
     family = admitted.worker.descendants()
 
     admitted.worker.process.send_signal(signal.SIGTERM)
 
-    assert admitted.worker.process.wait(20) == 0
+    assert admitted.worker.process.wait(PATIENCE) == 0
     job = job_of(authority, dispute)
     assert (job.state, job.attempts, job.message) == ("queued", 0, "its worker was stopped")
-    wait_for(lambda: not any(is_running(pid) for pid in family), "the end of all children", 60)
+    wait_for(lambda: not any(is_running(pid) for pid in family), "the end of all children")
     assert work_left(admitted) == []
     hold.go_on.set()
     admitted.start_worker()
@@ -447,7 +446,7 @@ def test_a_dispute_that_is_withdrawn_while_it_is_measured(admitted: Scene, hold:
     authority = admitted.authority
     suspect = endpoint_suspect(admitted.server.url, "withdrawn")
     dispute = OWNER.accuse(authority, admitted.key.key_id, suspect, now())
-    assert hold.reached.wait(60)
+    assert hold.reached.wait(PATIENCE)
     OWNER.take_back(authority, dispute)
     wait_for(lambda: f"{dispute[:16]}, attempt 1" in admitted.worker.said, "the worker to notice")
     assert authority.registry.dispute(dispute).ruling is None
@@ -492,12 +491,12 @@ def test_the_same_on_postgresql(tiny_marked: Any, postgres: PostgresServer, tmp_
     filing = OWNER.file_key(authority, tiny_marked.key)
     log = tmp_path / "worker.log"
     with WorkerProcess(authority, log, "--once", controls=controls) as worker:
-        assert worker.process.wait(120) == 0
+        assert worker.process.wait(PATIENCE) == 0
     assert authority.registry.filing(filing).state == "admitted"
     marked = uploaded(tiny_marked.model_folder, tmp_path / "marked")
     dispute = OWNER.accuse(authority, tiny_marked.key.key_id, marked, a_second_later())
     with WorkerProcess(authority, log, "--once", controls=controls) as worker:
-        assert worker.process.wait(120) == 0
+        assert worker.process.wait(PATIENCE) == 0
     assert wait_ruling(authority, dispute).outcome == "upheld"
     assert job_of(authority, dispute).state == "done"
     authority.close()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +19,7 @@ from nsmark.authority.receipt import check_receipt
 from nsmark.authority.service import Authority
 from nsmark.transparency import MemoryTree, hash_leaf, open_checkpoint, tree_root
 from nsmark.transparency.checkpoint import NoteKey
+from processes import PATIENCE, running
 
 PROGRAM = Path(__file__).parents[1] / "filing_loop.py"
 
@@ -57,7 +56,7 @@ def test_eight_threads_file_at_once(any_authority: Authority) -> None:
     def file(job: tuple[KeyOwner, int]):
         if not hasattr(first, "came"):
             first.came = True
-            start.wait(10)
+            start.wait(PATIENCE)
         owner, number = job
         return owner.file(any_authority, number)
 
@@ -86,19 +85,17 @@ def kill_while_filing(
 ) -> dict[str, str]:
     """Let a process file until so many more are acknowledged, then kill it at a random moment."""
     command = [sys.executable, str(PROGRAM), str(folder), database_url or "-", str(prepared)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     acknowledged: dict[str, str] = {}
-    for line in process.stdout:
-        if line.endswith("\n"):
-            number, entry_id, _ = line.split()
-            acknowledged[number] = entry_id
-        if len(acknowledged) == wanted:
-            # S311: when the plug is pulled is no secret.
-            time.sleep(random.uniform(0, 0.03))  # noqa: S311
-            os.kill(process.pid, signal.SIGKILL)
-    process.stdout.close()
-    process.wait(30)
+    with running(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.endswith("\n"):
+                number, entry_id, _ = line.split()
+                acknowledged[number] = entry_id
+            if len(acknowledged) == wanted:
+                # S311: when the plug is pulled is no secret.
+                time.sleep(random.uniform(0, 0.03))  # noqa: S311
+                process.kill()
     return acknowledged
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -22,6 +23,7 @@ from nsmark.authority.settings import AuthoritySettings
 from nsmark.errors import AuthorityError, ConfigError, FileAccessError, TransparencyError
 from nsmark.transparency import local_authority
 from nsmark.transparency.local_authority import LocalAuthority
+from processes import PATIENCE, running
 
 OPEN = """
 import sys
@@ -40,11 +42,12 @@ def test_two_that_start_at_once_make_one_authority(
     tmp_path: Path, database_url: str | None
 ) -> None:
     arguments = [str(tmp_path / "new"), *([database_url] if database_url else [])]
-    processes = [
-        subprocess.Popen([sys.executable, "-c", OPEN, *arguments], stdout=subprocess.PIPE)
-        for _ in range(3)
-    ]
-    said = {process.communicate(timeout=60)[0] for process in processes}
+    command = [sys.executable, "-c", OPEN, *arguments]
+    with contextlib.ExitStack() as stack:
+        processes = [
+            stack.enter_context(running(command, stdout=subprocess.PIPE)) for _ in range(3)
+        ]
+        said = {process.communicate()[0] for process in processes}
 
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert len(said) == 1
@@ -135,7 +138,7 @@ def time_server(tmp_path: Path) -> Iterator[TimeServer]:
     yield server
     server.shutdown()
     server.server_close()
-    thread.join(10)
+    thread.join(PATIENCE)
 
 
 def test_an_independent_clock(

@@ -460,7 +460,7 @@ def test_nothing_is_asked_after_the_deadline(server):
     policy = OutgoingPolicy(frozenset({f"127.0.0.1:{port_of(server)}"}))
 
     def busy(handler, payload):
-        time.sleep(0.2)
+        time.sleep(1.0)
         handler.send_content(b"", status=503)
         return True
 
@@ -469,11 +469,11 @@ def test_nothing_is_asked_after_the_deadline(server):
         ask(
             server.url,
             policy,
-            deadline=time.monotonic() + 0.5,
+            deadline=time.monotonic() + 3.0,
             retries=50,
             backoff_seconds=0.0,
         )
-    assert 1 <= len(server.requests) <= 5
+    assert 1 <= len(server.requests) <= 4
 
 
 # --- TLS: the certificate is checked for the name, not for the address. ---

@@ -66,7 +66,9 @@ def test_content_comes_back(store: SealedStore, tmp_path: Path, size: int) -> No
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.integers(0, 10_000), st.integers(0, 7))
 def test_no_bit_can_be_changed(store: SealedStore, tmp_path: Path, place: int, bit: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from authority_world import ENDPOINT, NAME, RELEASED, KeyOwner, admit, make_authority, small_key
 from handmade_keys import make_identity
+from nsmark.authority.jobs import utc_now
 from nsmark.authority.manifest import Manifest
 from nsmark.authority.receipt import check_receipt
 from nsmark.authority.records import Account
@@ -40,6 +40,7 @@ from nsmark.errors import (
     TransparencyError,
 )
 from nsmark.keyfile.codec import encode_key
+from processes import wait_for
 
 
 def files_on_disk(authority: Authority) -> list[str]:
@@ -680,7 +681,8 @@ def test_content_is_never_handed_over_before_it_was_announced(
 
         def stamp(self, entry: bytes) -> Stamp:
             early = quick.stamp(entry)
-            time.sleep(1.1)
+            before = utc_now().replace(microsecond=0)
+            wait_for(lambda: utc_now().replace(microsecond=0) > before, "the next second")
             monkeypatch.setattr(authority, "_stamper", quick)
             authority.deposit(document)
             return early

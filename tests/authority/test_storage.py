@@ -22,6 +22,7 @@ from nsmark.errors import AuthorityError, ConfigError, TransparencyError
 from nsmark.transparency import check_consistency, open_checkpoint
 from nsmark.transparency.checkpoint import NoteKey
 from postgres_server import PostgresServer
+from processes import PATIENCE
 
 
 def test_migrations_and_tables_agree(any_authority: Authority) -> None:
@@ -85,7 +86,7 @@ def test_writers_of_two_connections_do_not_overlap(
     entered = threading.Event()
 
     def write_later() -> None:
-        entered.wait(10)
+        entered.wait(PATIENCE)
         with other.write():
             order.append("second")
 
@@ -95,7 +96,7 @@ def test_writers_of_two_connections_do_not_overlap(
         entered.set()
         thread.join(0.3)
         order.append("first")
-    thread.join(10)
+    thread.join(PATIENCE)
     other.close()
 
     assert order == ["first", "second"]

@@ -24,7 +24,9 @@ from nsmark.authority.uploads import (
 from nsmark.errors import ModelError, NsmarkError
 from nsmark.models.folder import model_digest
 
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 WEIGHTS = save({"a": np.ones((2, 3), np.float32), "b": np.zeros(4, np.int8)})
 
 

@@ -24,12 +24,10 @@ import pytest
 
 from nsmark.cli.authority import command as authority_commands
 from nsmark.cli.client import command as client_commands
+from processes import PATIENCE, end
 
 PAGE = Path(__file__).parents[2] / "docs" / "authority.md"
 PORT = 8321
-_START_SECONDS = 90
-_STOP_SECONDS = 30
-_COMMAND_SECONDS = 240
 
 
 @dataclass(frozen=True)
@@ -146,7 +144,7 @@ def test_the_page_is_what_happens(tmp_path: Path) -> None:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=_COMMAND_SECONDS,
+                timeout=PATIENCE,
                 check=False,
             )
             assert done.returncode == 0, f"{PAGE.name}:{step.line}: {step.command}\n{done.stderr}"
@@ -227,7 +225,7 @@ def serving(step: Step, folder: Path, variables: Mapping[str, str]) -> Iterator[
             stderr=stderr,
             text=True,
         )
-    alarm = threading.Timer(_START_SECONDS, process.kill)
+    alarm = threading.Timer(PATIENCE, process.kill)
     try:
         assert process.stdout is not None
         alarm.start()
@@ -236,16 +234,12 @@ def serving(step: Step, folder: Path, variables: Mapping[str, str]) -> Iterator[
         step.compare("".join(lines) or log.read_text())
         yield
         process.send_signal(signal.SIGINT)
-        assert process.wait(_STOP_SECONDS) == 0
+        assert process.wait(PATIENCE) == 0
         assert "Traceback" not in log.read_text()
     finally:
         alarm.cancel()
         if process.poll() is None:
             process.terminate()
-            try:
-                process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE)
+        end(process)

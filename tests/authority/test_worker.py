@@ -9,10 +9,8 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,11 +23,12 @@ pytest.importorskip("huey", reason="needs the authority extra")
 
 import burning_tasks
 from authority_world import KeyOwner, admit, make_authority, small_key
-from disputing_world import a_second_later, descendants_of, is_running, job_of, said_in, wait_for
+from disputing_world import a_second_later, job_of, said_in
 from handmade_keys import make_key
 from nsmark.authority.confined_tasks import Examined, Request, without_secrets
 from nsmark.authority.confinement import Confinement, EndedError, Progress, Workshop
 from nsmark.authority.examining import suspect_identity
+from nsmark.authority.giving_way import NICENESS
 from nsmark.authority.queueing import open_queue
 from nsmark.authority.service import Authority
 from nsmark.authority.statements import Dispute, Suspect
@@ -44,12 +43,14 @@ from nsmark.authority.workbench import (
     fraction_done,
 )
 from nsmark.authority.worker import Pace, Worker
+from nsmark.authority.worker import _parser as worker_parser
 from nsmark.errors import AuthorityError
 from nsmark.payload import PairConfig
+from processes import PATIENCE, descendants_of, is_running, run, running, wait_for
 
-ROOMY = Confinement(seconds=30, memory_bytes=1 << 30)
+ROOMY = Confinement(seconds=PATIENCE, memory_bytes=1 << 30)
 HASTY = Confinement(seconds=0.05, memory_bytes=1 << 30)
-CRAMPED = Confinement(seconds=30, memory_bytes=1 << 20)
+CRAMPED = Confinement(seconds=PATIENCE, memory_bytes=1 << 20)
 
 
 # --- Children. ---
@@ -73,7 +74,7 @@ def test_a_child_works_on_what_it_is_given_and_knows_nothing_else() -> None:
     [
         (
             burning_tasks.burn_memory,
-            Confinement(seconds=30, memory_bytes=200 << 20),
+            Confinement(seconds=PATIENCE, memory_bytes=200 << 20),
             "more than 209,715,200 bytes",
         ),
         (burning_tasks.burn_time, Confinement(seconds=0.5), "longer than 0.5 s"),
@@ -85,10 +86,8 @@ def test_a_child_works_on_what_it_is_given_and_knows_nothing_else() -> None:
 def test_children_that_burn_break_down_or_lie_are_ended(
     task: Any, limits: Confinement, said: str
 ) -> None:
-    began = time.monotonic()
     with pytest.raises(EndedError, match=said):
         Workshop(limits, ()).run(task, {})
-    assert time.monotonic() - began < 25
 
 
 def test_a_child_that_breaks_down_once_is_forgiven(tmp_path: Path) -> None:
@@ -250,9 +249,12 @@ def test_a_fault_of_ours_is_tried_again_and_says_where_it_is(
     assert "failed: KeyError at test_worker.py:" in caplog.text
     assert "secret" not in caplog.text
     assert job_of(patient, filing).state == "running"  # until it is missed
-    time.sleep(2.0)
-    worker.sweep()
-    assert job_of(patient, filing).message == "given up after 1 attempts"
+
+    def given_up() -> bool:
+        worker.sweep()
+        return job_of(patient, filing).message == "given up after 1 attempts"
+
+    wait_for(given_up, "the job to be missed")
 
 
 def test_work_goes_on_while_the_database_is_away(
@@ -269,7 +271,6 @@ def test_work_goes_on_while_the_database_is_away(
     with monkeypatch.context() as patched:
         patched.setattr(patient.jobs, "heartbeat", away)
         watch.beat(0.1, "first")
-    time.sleep(0.01)
     watch.beat(0.2, "second")
     assert patient.jobs.get(job.job_id).progress == 0.2
 
@@ -292,8 +293,12 @@ def test_a_dispute_that_no_worker_survives_is_ruled_all_the_same(patient: Author
     assert patient.registry.dispute(dispute).state == "open"  # there is time to answer
     patient.jobs.make_ready("dispute")
     assert patient.jobs.claim("killed", ["dispute"]) is not None
-    time.sleep(2.0)
-    worker.sweep()
+
+    def ruling() -> str | None:
+        worker.sweep()
+        return patient.registry.dispute(dispute).ruling
+
+    wait_for(ruling, "the job to be missed")
     ruled = patient.registry.dispute(dispute)
     assert ruled.outcome == "could_not_measure"
     assert ruled.ruling is not None
@@ -324,16 +329,16 @@ def test_a_child_ends_when_its_worker_is_killed(tmp_path: Path) -> None:
         "import burning_tasks\n"
         "from nsmark.authority.confinement import Confinement, Workshop\n"
         "if __name__ == '__main__':\n"
-        "    Workshop(Confinement(seconds=60), ()).run(burning_tasks.burn_quietly, {})\n"
+        "    Workshop(Confinement(seconds=3600), ()).run(burning_tasks.burn_quietly, {})\n"
     )
     (tmp_path / "worker_program.py").write_text(code)
     tests = str(Path(burning_tasks.__file__).parent)
     program = [sys.executable, str(tmp_path / "worker_program.py")]
-    worker = subprocess.Popen(program, env={**os.environ, "PYTHONPATH": tests})
-    mark = wait_for(lambda: burning_marks(worker.pid), "the child to begin", 30)
-    worker.kill()
-    worker.wait()
-    wait_for(lambda: not any(is_running(pid) for pid in mark), "the end of it", 20)
+    with running(program, env={**os.environ, "PYTHONPATH": tests}) as worker:
+        mark = wait_for(lambda: burning_marks(worker.pid), "the child to begin")
+        worker.kill()
+        worker.wait()
+        wait_for(lambda: not any(is_running(pid) for pid in mark), "the end of it")
 
 
 def burning_marks(pid: int) -> list[int]:
@@ -354,7 +359,7 @@ def test_what_has_no_job_gets_one(patient: Authority) -> None:
     make_worker(patient).restore_jobs()
     assert job_of(patient, waiting).kind == "admission"
     assert until is not None
-    assert abs(_seconds(job_of(patient, dispute).ready) - _seconds(until)) <= 2
+    assert abs(_seconds(job_of(patient, dispute).ready) - _seconds(until)) <= 60
     assert len(patient.jobs.newest()) == 2
 
 
@@ -466,36 +471,44 @@ def test_when_two_disputes_are_about_one_suspect(one: str, other: str, same: boo
 # --- As a program. ---
 
 
-def run_worker(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "nsmark.authority.worker", *arguments]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+def worker_program(*arguments: str) -> list[str]:
+    # What gives way to everybody may never be done on a busy machine.
+    return [sys.executable, "-m", "nsmark.authority.worker", "--niceness", "1", *arguments]
 
 
 def test_a_worker_ends_with_the_process_that_it_follows(tmp_path: Path) -> None:
-    parent = subprocess.Popen(["sleep", "60"])
-    worker = run_worker("--folder", str(tmp_path / "a"), "--parent", str(parent.pid))
-    wait_for(lambda: (tmp_path / "a" / "queue.db").exists(), "the worker to begin")
-    assert os.getpriority(os.PRIO_PROCESS, worker.pid) >= 10
-    assert worker.poll() is None
-    parent.kill()
-    parent.wait()
-    _, said = worker.communicate(timeout=90)
-    assert worker.returncode == 0, said
+    log, folder = tmp_path / "log", tmp_path / "a"
+    with running(["sleep", "3600"]) as parent, log.open("wb") as stderr:
+        program = worker_program("--folder", str(folder), "--parent", str(parent.pid))
+        with running(program, stderr=stderr) as worker:
+            wait_for(lambda: "works for" in log.read_text(), "the worker to begin")
+            assert os.getpriority(os.PRIO_PROCESS, worker.pid) == os.nice(0) + 1
+            assert worker.poll() is None
+            parent.kill()
+            parent.wait()
+            assert worker.wait() == 0, log.read_text()
 
 
-def test_what_cannot_be_is_said_in_a_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--folder", "b", "--allow", "nonsense"), "host:port"),
+        (("--folder", "c", "--queue", "amqp://u:secret@h"), "redis://"),
+        (("--folder", "d", "--timestamp-url", "http://a"), "timestamp_roots"),
+        (("--folder", "file"), "cannot"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(
+    tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
     (tmp_path / "file").write_text("")
-    cases = (
-        (("--folder", str(tmp_path / "b"), "--allow", "nonsense"), "host:port"),
-        (("--folder", str(tmp_path / "c"), "--queue", "amqp://u:secret@h"), "redis://"),
-        (("--folder", str(tmp_path / "d"), "--timestamp-url", "http://a"), "timestamp_roots"),
-        (("--folder", str(tmp_path / "file")), "cannot"),
-    )
-    workers = [(run_worker(*arguments, "--once"), words) for arguments, words in cases]
-    for worker, words in workers:
-        _, said = worker.communicate(timeout=60)
-        assert worker.returncode not in (0, 1)
-        assert words in said
-        assert "hint:" in said
-        assert "Traceback" not in said
-        assert "secret" not in said
+    done = run(worker_program(*arguments, "--once"), cwd=tmp_path)
+    assert done.returncode not in (0, 1)
+    assert words in done.stderr
+    assert "hint:" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_a_worker_takes_only_what_nobody_else_wants_unless_told_otherwise() -> None:
+    assert worker_parser().parse_args(["--folder", "a"]).niceness == NICENESS

@@ -147,10 +147,9 @@ def test_endpoint_that_is_not_there_is_an_error_in_two_lines(tiny_marked, capsys
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"openai:http://127.0.0.1:{free.getsockname()[1]}/v1#m"
-
-    status = main(
-        ["verify", str(tiny_marked.key_file), address, "--rule", "paper", "--retries", "0"]
-    )
+        status = main(
+            ["verify", str(tiny_marked.key_file), address, "--rule", "paper", "--retries", "0"]
+        )
 
     captured = capsys.readouterr()
     assert status == 3

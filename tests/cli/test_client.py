@@ -9,7 +9,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -35,6 +34,7 @@ from nsmark.keyfile import write_key
 from nsmark.suspects import save_recorded
 from nsmark.transparency.local_authority import LocalAuthority
 from nsmark.transparency.timestamp_messages import build_request, extract_token
+from processes import running, wait_for
 from watched_log import MemoryLog, deposit_entry, registration_entry, serving_log, trusted
 
 ENDPOINT = "openai:https://models.example/v1#encoder"
@@ -605,13 +605,12 @@ def test_a_monitor_that_runs_on_ends_with_1_at_the_first_alert(stranger, log_use
     with serving_log(log) as url:
         where = log_user(log, url)
         command = [sys.executable, "-m", "nsmark", "client", "monitor", "--every", "0.2", "--json"]
-        process = subprocess.Popen(
-            [*command, "--owner", "Example Lab", *where], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        first = json.loads(process.stdout.readline())
-        log.history.append(registration_entry("example lab", 2))
-        rest, _ = process.communicate(timeout=30)
+        command += ["--owner", "Example Lab", *where]
+        with running(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            first = json.loads(process.stdout.readline())
+            log.history.append(registration_entry("example lab", 2))
+            rest, _ = process.communicate()
     assert (first["size"], first["alerts"]) == (3, [])
     last = json.loads(rest.splitlines()[-1])
     assert [alert["kind"] for alert in last["alerts"]] == ["name"]
@@ -622,21 +621,24 @@ def test_a_monitor_that_runs_on_ends_with_1_at_the_first_alert(stranger, log_use
 def test_a_monitor_can_be_interrupted(stranger, log_user):
     log = MemoryLog([deposit_entry(n) for n in range(3)])
     with serving_log(log) as url:
-        command = [sys.executable, "-m", "nsmark", "client", "monitor", "--every", "60"]
-        process = subprocess.Popen(
+        command = [sys.executable, "-m", "nsmark", "client", "monitor", "--every", "3600"]
+        with running(
             [*command, *log_user(log, url)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-        )
-        assert process.stdout is not None
-        assert process.stdout.readline() == "3 entries, 3 new, 0 alerts\n"
-        time.sleep(0.2)
-        process.terminate()
-        _, said = process.communicate(timeout=30)
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "3 entries, 3 new, 0 alerts\n"
+
+            def size_kept() -> int:
+                return json.loads(stranger.path("m.json").read_text())["verified"]["size"]
+
+            wait_for(lambda: size_kept() == 3, "what was seen to be kept")
+            process.terminate()
+            _, said = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in said
-    assert json.loads(stranger.path("m.json").read_text())["verified"]["size"] == 3
     assert json.loads(stranger.path("m.json").read_text())["authority"] == NAME
 
 

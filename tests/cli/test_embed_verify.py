@@ -22,6 +22,7 @@ from nsmark.identity import OwnershipClaim
 from nsmark.keyfile import is_encrypted, read_key, write_key
 from nsmark.models.folder import model_digest
 from nsmark.suspects import save_recorded
+from processes import running
 from spec_names import OWN_STATISTICS, REPORT, STATISTICS
 from tiny_models import build_sentence_transformer
 
@@ -177,22 +178,19 @@ def test_an_interrupted_training_leaves_nothing_behind(tiny_st, tmp_path):
     words += ["--owner", "o", "--message", "m", "--out", str(tmp_path / "out"), "--json"]
     # A step size at which the training would go on for ever.
     words += ["--model-learning-rate", "1e-9", "--max-steps", "100000000"]
-    process = subprocess.Popen(
+    with running(
         [sys.executable, "-m", "nsmark", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
-    )
-    try:
+    ) as process:
         assert process.stderr is not None
         for line in process.stderr:  # the first line of progress: the training has begun
             if line.startswith("1/"):
                 break
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=180)
-    finally:
-        process.kill()
+        stdout, stderr = process.communicate()
     assert process.returncode == 130
     assert json.loads(stdout)["exit_code"] == 130
     assert [line.split(":")[0] for line in stderr.splitlines()[-2:]] == ["error", "hint"]

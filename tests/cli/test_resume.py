@@ -18,6 +18,7 @@ from nsmark.cli.main import main
 from nsmark.embedding.checkpoint_folder import CheckpointFolder
 from nsmark.identity import OwnershipClaim, write_claim_file
 from nsmark.models.folder import model_digest
+from processes import running
 
 TINY = ["--num-texts", "96", "--num-bits", "16", "--hidden-sizes", "48,32", "--device", "cpu"]
 RATES = ["--model-learning-rate", "2e-3", "--extractor-learning-rate", "2e-3"]
@@ -59,21 +60,13 @@ def assert_same(out: Path, whole: Path) -> None:
 
 def kill_after_first_checkpoint(arguments: list[str], folder: Path) -> None:
     """Run until a checkpoint is there and an arbitrary while longer, then kill -9."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "nsmark", *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        give_up = time.monotonic() + 60
+    command = [sys.executable, "-m", "nsmark", *arguments]
+    with running(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         while not list(folder.glob("step-*")):
             assert process.poll() is None
-            assert time.monotonic() < give_up
             time.sleep(0.005)
         time.sleep(random.uniform(0, 0.5))  # noqa: S311 - any moment will do
-    finally:
-        process.kill()
-    assert process.wait() == -signal.SIGKILL
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_killed_then_out_of_time_then_resumed_it_gives_the_same_bytes(

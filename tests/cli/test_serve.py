@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,31 +18,26 @@ from nsmark.authority.statements import entry_id_of
 from nsmark.cli.main import main
 from nsmark.identity import PublicKey
 from postgres_server import running_postgres
-
-
-def run_until_listening(*options: str) -> tuple[subprocess.Popen[str], list[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "nsmark", "serve", "--port", "0", "--no-worker", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )
-    lines = []
-    assert process.stdout is not None
-    for line in process.stdout:
-        lines.append(line.rstrip("\n"))
-        if line.startswith("stop"):
-            break
-    return process, lines
+from processes import command_of, running, wait_for
 
 
 def test_what_it_prints_and_how_it_ends(tmp_path: Path) -> None:
     folder = tmp_path / "authority"
-    process, lines = run_until_listening("--folder", str(folder), "--name", "log.example")
-    process.send_signal(signal.SIGINT)
-    status = process.wait(30)
-    process.stdout.close()
+    options = ["--folder", str(folder), "--name", "log.example", "--port", "0", "--no-worker"]
+    lines = []
+    with running(
+        [sys.executable, "-m", "nsmark", "serve", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    ) as process:
+        for line in process.stdout:
+            lines.append(line.rstrip("\n"))
+            if line.startswith("stop"):
+                break
+        process.send_signal(signal.SIGINT)
+        status = process.wait()
 
     said = {line.split(None, 1)[0]: line.split(None, 1)[1] for line in lines}
     fingerprint = PublicKey.load(folder / "signing.pub").fingerprint
@@ -86,33 +80,27 @@ def is_worker(pid: int) -> bool:
         return False
 
 
-def wait_until(is_so, seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
-
-
 def test_the_worker_is_started_again_and_ends_with_the_server(tmp_path: Path) -> None:
     with running_authority(tmp_path, worker=True) as server:
         (worker,) = workers_of(server.process.pid)
         os.kill(worker, signal.SIGKILL)
-        wait_until(lambda: workers_of(server.process.pid) not in ([], [worker]))
+        wait_for(lambda: workers_of(server.process.pid) not in ([], [worker]), "another worker")
         (second,) = workers_of(server.process.pid)
         with server.client() as client:
             assert client.get("/v1/authority").json()["has_worker"] is True
-        wait_until(lambda: "works for" in server.log)
+        wait_for(lambda: "works for" in server.log, "the worker to begin")
+        assert "--niceness 0" in command_of(second)
         assert server.stop() == 0
-        wait_until(lambda: not is_worker(second))
+        wait_for(lambda: not is_worker(second), "the worker to end")
         assert "the worker ended (-9) and is started again" in server.log
 
 
 def test_the_worker_does_not_outlive_a_server_that_was_killed(tmp_path: Path) -> None:
     with running_authority(tmp_path, worker=True) as server:
         (worker,) = workers_of(server.process.pid)
-        wait_until(lambda: "works for" in server.log)
+        wait_for(lambda: "works for" in server.log, "the worker to begin")
         server.kill()
-        wait_until(lambda: not is_worker(worker))
+        wait_for(lambda: not is_worker(worker), "the worker to end")
 
 
 def umask_of(pid: int) -> int:
@@ -155,7 +143,7 @@ def test_both_processes_work_on_postgresql(tmp_path: Path) -> None:
                 (worker,) = workers_of(server.process.pid)
                 assert url.encode() not in Path(f"/proc/{worker}/cmdline").read_bytes()
                 path = f"/v1/filings/{entry_id_of(document)}"
-                wait_until(lambda: client.get(path).json()["state"] != "waiting", 120)
+                wait_for(lambda: client.get(path).json()["state"] != "waiting", "a decision")
                 decision = client.get(path).json()["decision"]
                 assert decision["reasons"] == ["the key has 24 texts, 32 are needed"]
             assert server.stop() == 0

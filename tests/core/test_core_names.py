@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import nsmark.core
+from processes import PATIENCE
 
 # The contract (SPEC §9), parameter by parameter.
 CONTRACT = {
@@ -59,4 +60,4 @@ def test_core_identity_and_payload_import_without_torch() -> None:
         "sys.exit(' '.join({'torch', 'transformers'} & set(sys.modules)) or 0)"
     )
 
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE)

@@ -10,7 +10,6 @@ import dataclasses
 import json
 import math
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from nsmark.embedding.player import _size_below_which
 from nsmark.embedding.trainer import Trainer
 from nsmark.errors import ConfigError
 from nsmark.models.loading import open_encoder
+from processes import run
 from tiny_models import build_family
 
 TESTS = Path(__file__).parent.parent
@@ -434,13 +434,9 @@ def together(tiny_mlm, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("together")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    result = subprocess.run(
+    result = run(
         [*command, "--nproc_per_node", "2", __file__, str(tiny_mlm), str(out)],
-        capture_output=True,
-        text=True,
-        timeout=300,
         env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
-        check=False,
     )
     assert result.returncode == 0, result.stderr
     return out

@@ -25,6 +25,7 @@ from nsmark.embedding.progress import Progress
 from nsmark.embedding.trainer import Trainer
 from nsmark.errors import ConfigError, NsmarkError
 from nsmark.models.loading import open_encoder
+from processes import run
 
 TESTS = Path(__file__).parent.parent
 CORPUS = training_texts()[:56]
@@ -115,13 +116,9 @@ def work(model: str, out: str) -> None:
 def torchrun(*words: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    return subprocess.run(
+    return run(
         [*command, "--nproc_per_node", "2", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=300,
         env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
-        check=False,
     )
 
 

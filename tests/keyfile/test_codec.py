@@ -685,8 +685,8 @@ def test_plain_safetensors_file_is_refused():
 def test_refusals_of_a_large_hostile_header_stay_quick():
     # Half a million members: refused by structure, without quadratic work.
     text = "{" + ",".join(f'"t{i}":0' for i in range(500_000)) + "}"
-    started = time.perf_counter()
+    started = time.thread_time()
 
     refuse(write_header(text))
 
-    assert time.perf_counter() - started < 5
+    assert time.thread_time() - started < 5

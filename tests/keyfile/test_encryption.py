@@ -115,12 +115,12 @@ def test_weaker_work_factors_cannot_be_slipped_in():
 )
 def test_hostile_work_factors_are_refused_quickly(encrypted, parameters):
     hostile = encrypted[:16] + bytes(parameters) + encrypted[19:]
-    started = time.perf_counter()
+    started = time.thread_time()
 
     with pytest.raises(KeyFileError, match="unreasonable work"):
         decrypt(hostile, b"correct horse")
 
-    assert time.perf_counter() - started < 0.1
+    assert time.thread_time() - started < 0.2
 
 
 def test_truncation_is_refused(encrypted):

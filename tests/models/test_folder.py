@@ -354,7 +354,9 @@ def test_damaged_weights_have_no_digest(tmp_path, content):
 
 @given(data=st.data())
 @settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_truncated_weights_have_no_digest(tmp_path, data):
     save(tmp_path / "model", {"model.safetensors": list(TENSORS)})

@@ -209,7 +209,7 @@ def test_the_section_follows_a_card_that_had_none(card):
 
 
 @given(before=plain_cards, content=plain_cards, after=plain_cards)
-@settings(suppress_health_check=[HealthCheck.filter_too_much])
+@settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 def test_a_section_is_replaced_where_it_stands(before, content, after):
     card = f"{before}{SECTION_BEGIN}{content}{SECTION_END}{after}"
     assume(card.count("<!-- nsmark:provenance") == 2)
@@ -306,7 +306,9 @@ def test_the_card_of_the_source_is_kept_and_the_source_untouched(folders):
 
 
 @given(card=cards, owner=claim_texts, message=claim_texts)
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_marking_a_marked_model_replaces_the_section(folders, card, owner, message):
     source, target = folders
     (source / "README.md").write_bytes(card.encode("utf-8"))

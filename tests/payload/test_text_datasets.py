@@ -29,7 +29,9 @@ from nsmark.payload.sources.stream import Budget  # noqa: E402
 TEXTS = ["one two", "café", 'say "hi"', "nul \x00 byte", "日本語 текст", "last", "one two"]
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 quick = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

@@ -22,7 +22,9 @@ DIGEST = "90a90fff9c0be15aa8394cf77a7b02303f0f06f96236b84dc54b682d0df61dcf"  # b
 NAMES = [name + packed for name in FORMATS for packed in ("", ".gz")]
 
 quick = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 

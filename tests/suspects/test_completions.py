@@ -10,6 +10,7 @@ from endpoint_server import EndpointServer
 from nsmark.errors import SuspectError
 from nsmark.suspects import QueryOptions, open_suspect
 from nsmark.suspects import completions as module
+from processes import PATIENCE
 
 TEXTS = [f"text number {number}" for number in range(12)]
 LOGITS = np.random.default_rng(0).standard_normal((len(TEXTS), 30)) * 3
@@ -43,7 +44,7 @@ def server():
 
 
 def opened(server, **options):
-    settings = {"decoys": 0, "backoff_seconds": 0.01, "retries": 1, "timeout_seconds": 60}
+    settings = {"decoys": 0, "backoff_seconds": 0.01, "retries": 1, "timeout_seconds": PATIENCE}
     queries = QueryOptions(**(settings | options))
     return open_suspect(f"completions:{server.url}#m", queries=queries)
 

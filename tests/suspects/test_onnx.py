@@ -19,6 +19,7 @@ from nsmark.api import verify
 from nsmark.errors import ConfigError, MissingExtraError, ModelError
 from nsmark.suspects import open_suspect
 from nsmark.verification import measure
+from processes import PATIENCE
 from tiny_onnx import (
     copy_tokenizer,
     embedding_table,
@@ -328,7 +329,7 @@ def test_no_torch_is_needed(exported):
         [sys.executable, "-c", WITHOUT_TORCH, f"onnx:{exported}"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.stdout == "(1, 32)\n", done.stderr

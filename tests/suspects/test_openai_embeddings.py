@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from endpoint_server import EndpointServer, embeddings_document, simple_vectors
 from nsmark.errors import EvidenceError, SuspectError, UsageError
 from nsmark.suspects import QueryOptions, QueryPlan, open_suspect
+from processes import PATIENCE, running, wait_for
 
 TEXTS = [f"text number {number}" for number in range(40)]
 
@@ -28,7 +28,7 @@ def server():
 
 
 def opened(server, **options):
-    settings = {"decoys": 0, "backoff_seconds": 0.01, "retries": 1, "timeout_seconds": 30}
+    settings = {"decoys": 0, "backoff_seconds": 0.01, "retries": 1, "timeout_seconds": PATIENCE}
     return open_suspect(f"openai:{server.url}#m", queries=QueryOptions(**(settings | options)))
 
 
@@ -257,10 +257,11 @@ def test_repeated_answers_are_averaged(server):
 
 def test_no_more_requests_at_once_than_allowed(server):
     def slow(handler, payload):
-        time.sleep(0.1)
+        wait_for(lambda: server.most_under_way >= 3, "as many as are allowed")
+        time.sleep(0.05)  # for one too many
         return False
 
-    server.faults.extend([slow] * 40)
+    server.faults.extend([lambda handler, payload: False, *[slow] * 40])  # the first is alone
 
     opened(server, batch_size=2, concurrency=3).outputs(TEXTS)
 
@@ -346,22 +347,18 @@ def test_killed_measurement_goes_on_where_it_was(server, tmp_path):
 
     def hang(handler, payload):
         reached.set()
-        let_go.wait(30)
+        let_go.wait(PATIENCE)
         handler.close_connection = True
         return True
 
     # Five requests are answered; the sixth and seventh are under way when the process dies.
     server.faults.extend([lambda handler, payload: False] * 5 + [hang, hang])
     command = [sys.executable, "-c", MEASURE, f"openai:{server.url}#m", str(tmp_path / "cache")]
-    process = subprocess.Popen(command)
     try:
-        assert reached.wait(30)
-        deadline = time.monotonic() + 30
-        while answered(tmp_path) < 20 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        with running(command):
+            assert reached.wait(PATIENCE)
+            wait_for(lambda: answered(tmp_path) >= 20, "five answers to be kept")
     finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
         let_go.set()
     known = answered(tmp_path)
     assert known == 20
@@ -380,19 +377,18 @@ def test_interrupted_measurement_ends_at_once(server, tmp_path):
 
     def hang(handler, payload):
         reached.set()
-        let_go.wait(30)
+        let_go.wait(PATIENCE)
         handler.close_connection = True
         return True
 
     server.faults.extend([lambda handler, payload: False] * 2 + [hang, hang])
     command = [sys.executable, "-c", MEASURE, f"openai:{server.url}#m", str(tmp_path / "cache")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)
     try:
-        assert reached.wait(30)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        with running(command, stderr=subprocess.PIPE) as process:
+            assert reached.wait(PATIENCE)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate()
     finally:
-        process.kill()
         let_go.set()
     assert errors.rstrip().endswith(b"KeyboardInterrupt")
     assert answered(tmp_path) >= 4
@@ -412,7 +408,7 @@ def test_tiny_model_behind_a_server_is_the_model_in_its_folder(tiny_marked, tiny
     for folder, verdict in ((tiny_marked.model_folder, "owned"), (tiny_st, "not_shown")):
         model = LocalModel(str(folder), device="cpu")
         with EndpointServer(model.outputs) as server:
-            suspect = opened(server, decoys=0.1, cache=tmp_path / verdict, timeout_seconds=60)
+            suspect = opened(server, decoys=0.1, cache=tmp_path / verdict, timeout_seconds=PATIENCE)
 
             report = verify(key, suspect, rule="paper")
 

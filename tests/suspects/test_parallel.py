@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsmark.suspects.parallel import in_parallel
+from processes import PATIENCE
 
 
 @settings(deadline=None)
@@ -33,13 +34,17 @@ def test_first_job_runs_alone_and_its_failure_ends_all():
 
 
 def test_no_more_at_once_than_allowed():
-    lock, counts = threading.Lock(), [0, 0]
+    lock, counts, crowded = threading.Lock(), [0, 0], threading.Event()
 
     def work(job):
         with lock:
             counts[0] += 1
             counts[1] = max(counts)
-        time.sleep(0.02)
+        if counts[1] >= 3:
+            crowded.set()
+        if job:  # the first runs alone
+            assert crowded.wait(PATIENCE)
+        time.sleep(0.02)  # for one too many
         with lock:
             counts[0] -= 1
 
@@ -54,9 +59,9 @@ def test_what_was_under_way_at_a_failure_is_still_had():
     def work(job):
         if job == "slow":
             slow_began.set()
-            assert told.wait(60)
+            assert told.wait(PATIENCE)
         if job == "broken":
-            assert slow_began.wait(60)
+            assert slow_began.wait(PATIENCE)
             raise ValueError("broken")
         return job
 

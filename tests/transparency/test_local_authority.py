@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -26,6 +27,7 @@ from nsmark.transparency.timestamp import (  # noqa: E402
     read_root_certificates,
 )
 from nsmark.transparency.timestamp_messages import build_request, extract_token  # noqa: E402
+from processes import PATIENCE, running  # noqa: E402
 
 DATA = b"a key file"
 DIGEST = hashlib.sha256(DATA).digest()
@@ -54,7 +56,9 @@ def serial_of(authority):
 
 
 def openssl(folder, *arguments):
-    return subprocess.run(["openssl", *arguments], cwd=folder, capture_output=True, timeout=60)
+    return subprocess.run(
+        ["openssl", *arguments], cwd=folder, capture_output=True, timeout=PATIENCE
+    )
 
 
 def test_the_files_are_for_their_owner_alone(authority):
@@ -297,8 +301,8 @@ authority = LocalAuthority.open(Path(sys.argv[1]))
 print(json.dumps([authority._next_serial() for _ in range(30)]))
 """
     command = [sys.executable, "-c", program, str(authority.folder)]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
-
-    serials = [json.loads(process.communicate(timeout=120)[0]) for process in running]
+    with ExitStack() as stack:
+        both = [stack.enter_context(running(command, stdout=subprocess.PIPE)) for _ in range(2)]
+        serials = [json.loads(process.communicate()[0]) for process in both]
     assert sorted([*serials[0], *serials[1]]) == list(range(1, 61))
     assert all(numbers == sorted(numbers) for numbers in serials)

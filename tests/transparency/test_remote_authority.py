@@ -5,7 +5,6 @@ import gzip
 import hashlib
 import socket
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -18,6 +17,7 @@ from nsmark.transparency.local_authority import LocalAuthority
 from nsmark.transparency.remote_authority import fetch_token
 from nsmark.transparency.timestamp import check_token
 from nsmark.transparency.timestamp_messages import build_request
+from processes import PATIENCE, wait_for
 
 DIGEST = hashlib.sha256(b"a key file").digest()
 REPLY = "application/timestamp-reply"
@@ -71,8 +71,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def fails(behave, **options):
-    with Server(behave) as server, pytest.raises(TransparencyError) as caught:
-        fetch_token(server.url, build_request(DIGEST), **options)
+    with Server(behave) as server:
+        with pytest.raises(TransparencyError) as caught:
+            fetch_token(server.url, build_request(DIGEST), **options)
+        wait_for(lambda: server.seen, "the server to look")
     assert caught.value.hint
     assert server.url in str(caught.value)
     assert len(server.seen) == 1
@@ -103,7 +105,7 @@ def test_a_refusal_is_told(tmp_path):
 
 
 def hang(handler, body):
-    handler.server.closing.wait(20)
+    handler.server.closing.wait(PATIENCE)
 
 
 def hang_halfway(handler, body):
@@ -124,10 +126,7 @@ def drip(handler, body):
 
 @pytest.mark.parametrize("behave", [hang, hang_halfway, drip])
 def test_a_slow_authority_is_not_waited_for(behave):
-    start = time.monotonic()
-
     assert "within 0.5 s" in fails(behave, timeout_seconds=0.5)
-    assert time.monotonic() - start < 10
 
 
 def drop(handler, body):

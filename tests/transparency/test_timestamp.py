@@ -30,6 +30,7 @@ from nsmark.transparency.timestamp import (  # noqa: E402
 )
 from nsmark.transparency.timestamp_messages import MAX_TOKEN_BYTES, build_request, extract_token  # noqa: E402
 from nsmark.transparency.token_signing import refused, sign_token  # noqa: E402
+from processes import PATIENCE  # noqa: E402
 
 DIGEST = hashlib.sha256(b"a key file").digest()
 YEAR = timedelta(days=365)
@@ -129,7 +130,9 @@ class Chain:
 
 
 def openssl(folder, *arguments):
-    done = subprocess.run(["openssl", *arguments], cwd=folder, capture_output=True, timeout=60)
+    done = subprocess.run(
+        ["openssl", *arguments], cwd=folder, capture_output=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr.decode()
 
 

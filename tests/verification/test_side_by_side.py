@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from nsmark.verification.side_by_side import all_of, both, num_cores
+from processes import PATIENCE
 
 
 def cores_are(monkeypatch, count):
@@ -19,7 +20,7 @@ def test_both_results_come_in_order_whatever_the_cores(monkeypatch, cores):
 
 def test_with_few_cores_they_run_side_by_side(monkeypatch):
     cores_are(monkeypatch, 2)
-    meeting = threading.Barrier(2, timeout=20)  # neither comes through alone
+    meeting = threading.Barrier(2, timeout=PATIENCE)  # neither comes through alone
     assert sorted(both(meeting.wait, meeting.wait)) == [0, 1]
 
 
@@ -45,7 +46,7 @@ def test_many_results_come_in_order(monkeypatch, cores):
 
 def test_as_many_as_there_are_cores_run_at_a_time(monkeypatch):
     cores_are(monkeypatch, 3)
-    meeting = threading.Barrier(3, timeout=20)
+    meeting = threading.Barrier(3, timeout=PATIENCE)
     assert sorted(all_of([meeting.wait] * 6)) == [0, 0, 1, 1, 2, 2]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nsmark.authority.giving_way import NICENESS
 from nsmark.cli.output import echo_json, json_option
 from nsmark.errors import MissingExtraError
 from nsmark.files import write_atomic
@@ -84,6 +85,14 @@ _count = click.IntRange(min=0)
     help="Time in which a dispute may be answered.",
 )
 @click.option("--no-worker", is_flag=True, help="Start no worker; another machine has one.")
+@click.option(
+    "--worker-niceness",
+    type=click.IntRange(0, NICENESS),
+    default=NICENESS,
+    show_default=True,
+    help="How far the worker lets others go first; with the default it may wait for ever where "
+    "something else is always busy.",
+)
 @click.option("--admin-token", type=_file, help="Write a new token for those who run it here.")
 @click.option(
     "--trusted-proxy",
@@ -124,6 +133,7 @@ def command(
     queue: str | None,
     answer_days: float,
     no_worker: bool,
+    worker_niceness: int,
     admin_token: Path | None,
     proxies: tuple[str, ...],
     reads_per_minute: int,
@@ -204,7 +214,10 @@ def command(
         app = create_app(authority, options, queue=waker, has_worker=not no_worker)
         if not no_worker:
             stack.enter_context(
-                WorkerProcess(_worker_arguments(settings), _worker_secrets(settings))
+                WorkerProcess(
+                    [*_worker_arguments(settings), "--niceness", str(worker_niceness)],
+                    _worker_secrets(settings),
+                )
             )
         is_open = not is_loopback(listening)
         announce = partial(_announce, authority, url_of(listening), is_open, as_json)

@@ -38,6 +38,7 @@ from nsmark.errors import (
 )
 from nsmark.keyfile import write_key
 from nsmark.suspects import save_recorded
+from processes import PATIENCE
 from watched_log import respond, serving
 
 ENDPOINT = "openai:https://models.example/v1#encoder"
@@ -227,7 +228,7 @@ def test_a_dispute_from_its_opening_to_its_ruling(client, server, trust, inside,
     with pytest.raises(ConflictError, match="not admitted"):
         client.dispute(key_id, ENDPOINT, owner.identity, released=RELEASED, statement="mine")
     admit(inside, filed.entry_id)
-    assert client.wait(filed.entry_id, timeout_seconds=5)[1]["state"] == "admitted"
+    assert client.wait(filed.entry_id, timeout_seconds=PATIENCE)[1]["state"] == "admitted"
 
     opened = client.dispute(
         key_id, ENDPOINT, owner.identity, released=RELEASED, statement="this is ours"
@@ -253,7 +254,7 @@ def test_a_dispute_from_its_opening_to_its_ruling(client, server, trust, inside,
 
     inside.record_ruling(ruling_for(inside, opened.entry_id, key_id), REPORT)
 
-    kind, row = client.wait(opened.entry_id, timeout_seconds=5)
+    kind, row = client.wait(opened.entry_id, timeout_seconds=PATIENCE)
     assert (kind, row["outcome"]) == ("dispute", "not_shown")
     assert client.ruling(opened.entry_id).statement(Ruling).reasons == ("nothing was found",)
     assert client.report(opened.entry_id) == REPORT
@@ -380,7 +381,7 @@ class Liar:
             for name, value in request.headers.items()
             if name.lower() in ("content-type", "authorization")
         }
-        with httpx.Client(trust_env=False) as passing:
+        with httpx.Client(trust_env=False, timeout=PATIENCE) as passing:
             answer = passing.request(
                 request.command, self.url + request.path, content=body, headers=kept
             )

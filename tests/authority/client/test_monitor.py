@@ -19,7 +19,9 @@ from nsmark.transparency import open_checkpoint
 from watched_log import MemoryLog, deposit_entry, registration_entry, trusted
 
 PROPERTY = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

@@ -14,13 +14,14 @@ import pytest
 
 from authority_world import KeyOwner
 from nsmark.authority.service import Authority
+from processes import PATIENCE
 
 JSON = {"Content-Type": "application/json"}
 
 
 def connect(url: str) -> socket.socket:
     parts = urlsplit(url)
-    connection = socket.create_connection((parts.hostname, parts.port), timeout=20)
+    connection = socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
@@ -42,7 +43,7 @@ def test_a_body_without_a_length_is_counted_as_it_comes(serve) -> None:
             yield b" " * (1 << 16)
 
     url = serve(max_document_bytes=1 << 20)
-    with httpx.Client(base_url=url, trust_env=False) as client:
+    with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client:
         answer = client.post("/v1/owners", content=endless(), headers=JSON)
 
     assert answer.status_code == 413
@@ -81,73 +82,63 @@ def test_a_length_that_lies_hurts_nobody(serve) -> None:
 
 
 def test_a_body_that_drips_is_given_up(serve) -> None:
-    url = serve(idle_seconds=5, rate_seconds=0.5, min_bytes_per_second=1000)
-    answer, seconds = drip(url, b"", b" ")
-
-    assert answer.startswith(b"HTTP/1.1 408 ")
-    assert seconds < 10
+    url = serve(idle_seconds=PATIENCE, rate_seconds=0.5, min_bytes_per_second=1000)
+    assert drip(url, b"", b" ").startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_fast_beginning_buys_no_slow_end(serve) -> None:
-    url = serve(idle_seconds=5, rate_seconds=0.5, min_bytes_per_second=1000)
-    answer, seconds = drip(url, b" " * 400_000, b" ")
-
-    assert answer.startswith(b"HTTP/1.1 408 ")
-    assert seconds < 10
+    url = serve(idle_seconds=PATIENCE, rate_seconds=0.5, min_bytes_per_second=1000)
+    assert drip(url, b" " * 400_000, b" ").startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_body_takes_no_longer_than_it_may(serve) -> None:
     """Fast enough at every moment, but never done."""
-    answer, seconds = drip(serve(body_seconds=1.0, min_bytes_per_second=1), b"", b" " * 1000)
+    url = serve(idle_seconds=PATIENCE, body_seconds=1.0, min_bytes_per_second=1)
 
-    assert answer.startswith(b"HTTP/1.1 408 ")
-    assert seconds < 10
+    assert drip(url, b"", b" " * 100).startswith(b"HTTP/1.1 408 ")
 
 
-def drip(url: str, beginning: bytes, drop: bytes) -> tuple[bytes, float]:
-    """Send a body, then a drop twenty times a second; return the answer and when it came."""
-    begin = time.monotonic()
+def drip(url: str, beginning: bytes, drop: bytes) -> bytes:
+    """Send a body, then at most twenty drops a second until there is an answer; return it."""
     with connect(url) as connection:
         head = "POST /v1/owners HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
         connection.sendall(f"{head}Content-Length: 500000\r\n\r\n".encode() + beginning)
         connection.settimeout(0.05)
         answer = b""
-        while not answer and time.monotonic() - begin < 15:
-            connection.sendall(drop)
-            try:
+        begin = time.monotonic()
+        while not answer and time.monotonic() - begin < PATIENCE:
+            with contextlib.suppress(OSError):  # nobody reads what comes after the answer
+                connection.sendall(drop)
+            with contextlib.suppress(TimeoutError):
                 answer = connection.recv(65536)
-            except TimeoutError:
-                continue
-    return answer, time.monotonic() - begin
+    return answer
 
 
 def test_a_document_that_nobody_asked_for_is_not_read(serve) -> None:
     """FastAPI reads a JSON body before it looks who sends it."""
-    with httpx.Client(base_url=serve(), trust_env=False) as client:
+    with httpx.Client(base_url=serve(), trust_env=False, timeout=PATIENCE) as client:
         answer = client.post("/v1/tokens", content=b" " * 100_000, headers=JSON)
     assert answer.status_code == 413
 
 
 def test_a_connection_that_says_nothing_is_closed(serve) -> None:
-    url = serve(header_seconds=0.5)
+    url = serve(header_seconds=2)
     with connect(url) as silent, connect(url) as slow:
         slow.sendall(b"GET /v1/health HTTP/1.1\r\nX-Slow: ")
         assert read_all(silent) == b""
         assert read_all(slow) == b""
-    with httpx.Client(base_url=url, trust_env=False) as client:
+    with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client:
         assert client.get("/v1/health").status_code == 200
-        time.sleep(0.7)
+        time.sleep(2.5)  # longer than headers may take
         assert client.get("/v1/health").status_code == 200
 
 
 def test_also_a_later_request_must_finish_its_headers(serve) -> None:
-    with connect(serve(header_seconds=0.5)) as connection:
+    with connect(serve(header_seconds=2)) as connection:
         connection.sendall(b"GET /v1/health HTTP/1.1\r\nHost: here\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
         connection.sendall(b"G")
-        begin = time.monotonic()
-        read_all(connection)
-    assert time.monotonic() - begin < 5
+        read_all(connection)  # it ends
 
 
 @pytest.mark.parametrize("before", [b"", b"GET /v1/health HTTP/1.1\r\nHost: here\r\n\r\n"])
@@ -174,6 +165,6 @@ def test_an_upload_that_breaks_off_leaves_nothing(
             '--x\r\nContent-Disposition: form-data; name="content"; filename="a"\r\n\r\n'
         )
         connection.sendall(head.encode() + b"secret" * 100_000)
-    with httpx.Client(base_url=url, trust_env=False) as client:
+    with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client:
         assert client.get("/v1/health").status_code == 200
     assert list(spool_folder.iterdir()) == []

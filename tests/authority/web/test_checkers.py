@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from nsmark.authority.web.documents import MAX_CHECKED_BYTES
 from nsmark.authority.web.receipts import check_content
 from nsmark.transparency import Envelope
 from nsmark.transparency.envelope import EnvelopeSignature
+from processes import PATIENCE, is_running, wait_for
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_a_killed_process_costs_no_answer(filed: tuple[bytes, str, str]):
             assert first is not None
             (process,) = first._processes.values()
             os.kill(process.pid, signal.SIGKILL)
-            process.join(10)
+            process.join(PATIENCE)
             during = await checkers.check(*filed)
             after = await checkers.check(*filed)
             held = during.result.valid and after.result.valid
@@ -123,15 +123,13 @@ def test_processes_end_with_the_one_that_started_them(filed: tuple[bytes, str, s
     told = tmp_path / "pid"
     starter = multiprocessing.get_context("spawn").Process(target=_start, args=(filed, told))
     starter.start()
-    deadline = time.monotonic() + 60
-    while not told.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    try:
+        wait_for(told.exists, "the checker to begin")
+    finally:
+        starter.kill()
+        starter.join()
     checker = int(told.read_text())
-    os.kill(starter.pid, signal.SIGKILL)
-    starter.join(10)
-    while _runs(checker) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not _runs(checker)
+    wait_for(lambda: not is_running(checker), "the checker to end")
 
 
 def _start(filed: tuple[bytes, str, str], told: Path) -> None:
@@ -143,17 +141,9 @@ def _start(filed: tuple[bytes, str, str], told: Path) -> None:
         partial = told.with_suffix(".partial")
         partial.write_text(str(process.pid))
         partial.rename(told)
-        await asyncio.sleep(60)
+        await asyncio.sleep(3600)
 
     asyncio.run(check())
-
-
-def _runs(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 def test_one_processor_is_left_to_the_web_process():

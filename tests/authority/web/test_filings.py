@@ -14,6 +14,7 @@ from nsmark.authority.service import Authority
 from nsmark.authority.statements import Filing, Withdrawal, entry_id_of
 from nsmark.identity import PublicKey
 from nsmark.transparency.timestamp import read_root_certificates
+from processes import PATIENCE
 
 JSON = {"Content-Type": "application/json"}
 
@@ -125,7 +126,7 @@ def test_a_decision_is_shown_with_its_reasons(serve, authority: Authority, owner
     refused, admitted = (owner.file(authority, number).entry_id for number in (0, 1))
     admit(authority, refused, admitted=False)
     admit(authority, admitted)
-    with httpx.Client(base_url=serve(), trust_env=False) as client:
+    with httpx.Client(base_url=serve(), trust_env=False, timeout=PATIENCE) as client:
         no = client.get(f"/v1/filings/{refused}").json()
         yes = client.get(f"/v1/filings/{admitted}").json()
 

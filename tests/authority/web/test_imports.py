@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from processes import PATIENCE
+
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
@@ -41,7 +43,7 @@ def test_the_web_process_imports_no_torch(tmp_path: Path) -> None:
         [sys.executable, "-c", PROGRAM, str(tmp_path / "authority")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert ran.stdout.strip() == "[]", ran.stderr[-2000:]

@@ -10,11 +10,12 @@ from nsmark.authority.service import Authority
 from nsmark.authority.web.limits import RateLimits, address_group, network_group
 from nsmark.authority.web.options import WebOptions
 from nsmark.errors import ConfigError
+from processes import PATIENCE
 
 
 def client_of(url: str, token: str | None = None) -> httpx.Client:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    return httpx.Client(base_url=url, headers=headers, trust_env=False)
+    return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=PATIENCE)
 
 
 def assert_refused(answer: httpx.Response) -> None:

@@ -28,6 +28,7 @@ from nsmark.transparency import (
     open_checkpoint,
 )
 from nsmark.transparency.strict_base64 import decode_base64
+from processes import PATIENCE
 
 JSON = {"Content-Type": "application/json"}
 
@@ -127,7 +128,7 @@ def test_a_receipt_of_another_authority_is_not_ours(
     KeyOwner(1).register(foreign)
     receipt = KeyOwner(1).file(foreign).to_json()
     foreign.close()
-    with httpx.Client(base_url=serve(), trust_env=False) as client:
+    with httpx.Client(base_url=serve(), trust_env=False, timeout=PATIENCE) as client:
         checked = client.post("/v1/receipts/check", content=receipt, headers=JSON).json()
 
     assert not checked["valid"]
@@ -170,7 +171,7 @@ def test_the_packages_own_texts_are_published(client: httpx.Client) -> None:
 def test_admins_publish(serve, authority: Authority, owner: KeyOwner) -> None:
     admin = authority.accounts.issue(("admin",)).token
     form = {"what": (None, "pool"), "name": (None, "a pool"), "content": ("p", b"one\ntwo\n")}
-    with httpx.Client(base_url=serve(), trust_env=False) as client:
+    with httpx.Client(base_url=serve(), trust_env=False, timeout=PATIENCE) as client:
         headers = {"Authorization": f"Bearer {admin}"}
         done = client.post("/v1/publications", files=form, headers=headers)
         twice = client.post("/v1/publications", files=form, headers=headers)

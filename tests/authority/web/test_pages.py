@@ -30,6 +30,7 @@ from nsmark.authority.web.pages.proof_steps import proof_steps
 from nsmark.authority.web.pages.rendering import POLICY
 from nsmark.transparency import MemoryTree, hash_leaf, inclusion_proof, tree_root
 from pages_world import FIELDS, World, build_world, page_paths
+from processes import PATIENCE
 
 PAGE = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 ROOT = Path(__file__).parents[3]
@@ -52,7 +53,9 @@ def world(running: RunningAuthority) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def reader(running: RunningAuthority) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=running.url, headers=PAGE, trust_env=False, timeout=30) as client:
+    with httpx.Client(
+        base_url=running.url, headers=PAGE, trust_env=False, timeout=PATIENCE
+    ) as client:
         yield client
 
 
@@ -260,7 +263,7 @@ def test_disputes_are_listed_by_state(reader: httpx.Client, world: World) -> Non
 def test_long_lists_come_in_parts(serve, authority: Authority, owner: KeyOwner) -> None:
     num_keys = PAGE_ROWS + 3
     filed = [owner.file(authority, number).entry_id for number in range(num_keys)]
-    with httpx.Client(base_url=serve(), headers=PAGE, trust_env=False) as client:
+    with httpx.Client(base_url=serve(), headers=PAGE, trust_env=False, timeout=PATIENCE) as client:
         for begin in ("/claims?text=handmade", f"/owners/{owner.fingerprint}"):
             path, seen = begin, []
             while path:
@@ -278,7 +281,7 @@ def test_long_lists_come_in_parts(serve, authority: Authority, owner: KeyOwner) 
 
 
 def test_an_empty_authority_has_all_its_pages(serve, authority: Authority) -> None:
-    with httpx.Client(base_url=serve(), headers=PAGE, trust_env=False) as client:
+    with httpx.Client(base_url=serve(), headers=PAGE, trust_env=False, timeout=PATIENCE) as client:
         for path in ("/", "/claims", "/disputes", "/log", "/publications", "/check"):
             answer = client.get(path)
             assert answer.status_code == 200
@@ -384,7 +387,9 @@ def test_the_api_answers_browsers_with_problems(reader: httpx.Client, world: Wor
 
 
 def test_too_many_requests_are_told_on_a_page(serve) -> None:
-    with httpx.Client(base_url=serve(reads_per_minute=2), headers=PAGE, trust_env=False) as client:
+    with httpx.Client(
+        base_url=serve(reads_per_minute=2), headers=PAGE, trust_env=False, timeout=PATIENCE
+    ) as client:
         answers = [client.get("/check") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert int(answers[2].headers["retry-after"]) > 0

@@ -19,6 +19,7 @@ from nsmark.identity import Identity
 from nsmark.transparency import Checkpoint, hash_leaf, sign_checkpoint
 from offline_browser import PHONE, WIDE, chromium, require_chromium
 from pages_world import World, build_world, hostile, page_paths, receipt_file
+from processes import PATIENCE
 
 require_chromium()
 
@@ -76,6 +77,7 @@ def opened(browser: Any, running: RunningAuthority) -> Iterator[OpenPage]:
             base_url=running.url, viewport={"width": width, "height": 900}, **options
         )
         contexts.append(context)
+        context.set_default_timeout(1000 * PATIENCE)
         context.on("request", lambda request: requests.append(request.url))
         context.on("console", lambda message: messages.append(message.text))
         context.on("weberror", lambda error: messages.append(str(error.error)))

@@ -8,6 +8,7 @@ from authority_server import RunningAuthority, file_key
 from authority_world import KeyOwner
 from nsmark.authority.accounts import MAX_LIVE_TOKENS
 from nsmark.authority.service import Authority
+from processes import PATIENCE
 
 
 def test_every_answer_has_the_headers_and_no_cookie(client: httpx.Client) -> None:
@@ -26,9 +27,11 @@ def test_every_answer_has_the_headers_and_no_cookie(client: httpx.Client) -> Non
 
 def test_over_https_browsers_are_told_to_stay_there(serve) -> None:
     https = {"X-Forwarded-Proto": "https"}
-    with httpx.Client(base_url=serve(proxies=("127.0.0.1",)), trust_env=False) as client:
+    with httpx.Client(
+        base_url=serve(proxies=("127.0.0.1",)), trust_env=False, timeout=PATIENCE
+    ) as client:
         told = client.get("/v1/health", headers=https).headers["strict-transport-security"]
-    with httpx.Client(base_url=serve(), trust_env=False) as client:
+    with httpx.Client(base_url=serve(), trust_env=False, timeout=PATIENCE) as client:
         forged = client.get("/v1/health", headers=https).headers
 
     assert told.startswith("max-age=31536000")
@@ -101,7 +104,9 @@ def test_a_token_of_nobodys_sees_and_revokes_only_itself(serve, authority: Autho
     owners = KeyOwner(1).register(authority).token.account
     token = authority.accounts.issue(("file",)).token
     headers = {"Authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=serve(), headers=headers, trust_env=False) as client:
+    with httpx.Client(
+        base_url=serve(), headers=headers, trust_env=False, timeout=PATIENCE
+    ) as client:
         (own,) = client.get("/v1/tokens").json()["items"]
         assert client.delete(f"/v1/tokens/{owners.token_id}").status_code == 404
         assert client.post("/v1/tokens", json={"scopes": ["file"]}).status_code == 403
@@ -119,7 +124,7 @@ def test_an_owner_revokes_all_his_tokens_at_once(serve, authority: Authority) ->
 
     def client_of(token: str) -> httpx.Client:
         headers = {"Authorization": f"Bearer {token}"}
-        return httpx.Client(base_url=url, headers=headers, trust_env=False)
+        return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=PATIENCE)
 
     with client_of(token) as client:
         child = client.post("/v1/tokens", json={"scopes": ["file"]}).json()
@@ -144,7 +149,9 @@ def test_too_many_tokens_are_a_conflict(serve, authority: Authority) -> None:
     for _ in range(MAX_LIVE_TOKENS - 1):
         authority.accounts.issue(("file",), fingerprint=owner.fingerprint)
     headers = {"Authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=serve(), headers=headers, trust_env=False) as client:
+    with httpx.Client(
+        base_url=serve(), headers=headers, trust_env=False, timeout=PATIENCE
+    ) as client:
         answer = client.post("/v1/tokens", json={"scopes": ["file"]})
     assert answer.status_code == 409
     assert "revoke" in answer.json()["hint"]
@@ -169,7 +176,9 @@ def test_the_audit_trail_comes_in_parts(serve, authority: Authority) -> None:
     token = authority.accounts.issue(("admin",)).token
     headers = {"Authorization": f"Bearer {token}"}
     seen, cursor = [], None
-    with httpx.Client(base_url=serve(), headers=headers, trust_env=False) as client:
+    with httpx.Client(
+        base_url=serve(), headers=headers, trust_env=False, timeout=PATIENCE
+    ) as client:
         while True:
             params = {"limit": "2"} | ({} if cursor is None else {"cursor": cursor})
             part = client.get("/v1/audit", params=params).json()

@@ -49,11 +49,11 @@ def test_clean(text, shown):
 
 @pytest.mark.parametrize("text", ["W", "?", "://", "https://@", "?a", "bearer ", "sk-", "&="])
 def test_cleaning_takes_no_time_whatever_the_text(text):
-    started = time.perf_counter()
+    started = time.thread_time()
 
     clean(f"https://{text * (20_000 // len(text))}")
 
-    assert time.perf_counter() - started < 1
+    assert time.thread_time() - started < 1
 
 
 @pytest.mark.parametrize(
