@@ -98,7 +98,7 @@ def test_a_missing_extra_says_what_to_install() -> None:
     error = MissingExtraError("transformers", "torch")
 
     assert "'transformers'" in str(error)
-    assert error.hint == "pip install 'nsmark[torch]'"
+    assert error.hint == "in the folder of nsmark: pip install -c constraints.txt '.[torch]'"
 
 
 def test_our_file_errors_are_not_the_systems() -> None:

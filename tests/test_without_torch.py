@@ -162,7 +162,7 @@ def test_model_folder_without_torch_gives_a_hint_and_no_traceback(bare, files, t
     error, hint = done.stderr.strip().splitlines()
     assert error.startswith("error: ")
     assert "torch" in error
-    assert hint == "hint: pip install 'nsmark[torch]'"
+    assert hint == "hint: in the folder of nsmark: pip install -c constraints.txt '.[torch]'"
 
 
 # --- what a call costs before it does anything ---

@@ -172,11 +172,16 @@ class WithdrawnError(ConflictError):
     """What was to be decided was withdrawn meanwhile."""
 
 
+def extra_hint(extra: str) -> str:
+    """Return how to install an extra: from nsmark's own folder, no index need have the package."""
+    return f"in the folder of nsmark: pip install -c constraints.txt '.[{extra}]'"
+
+
 class MissingExtraError(NsmarkError):
     """An optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(
             f"this needs the package {package!r}, which is not installed",
-            f"pip install 'nsmark[{extra}]'",
+            extra_hint(extra),
         )

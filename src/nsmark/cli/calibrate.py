@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nsmark.cli.identity import load_identity
-from nsmark.cli.inspect import load_key
+from nsmark.cli.inspect import key_argument, load_key, needs_passphrase
 from nsmark.cli.output import (
     device_option,
     echo_json,
@@ -31,7 +31,7 @@ _folder = click.Path(path_type=Path)
 
 
 @click.command("calibrate")
-@click.argument("key_file", metavar="KEY", type=_file)
+@key_argument
 @click.option("--identity", "identity_file", type=_file, required=True, help="Your .pem file.")
 @click.option(
     "--reference",
@@ -126,7 +126,7 @@ def command(
     from nsmark.api.gauging import CalibrationSettings
     from nsmark.corpus import training_texts
     from nsmark.files import ensure_new_file, write_atomic
-    from nsmark.keyfile import is_encrypted, write_key
+    from nsmark.keyfile import write_key
     from nsmark.payload import read_texts
 
     for path in filter(None, (out, report_file)):
@@ -135,7 +135,7 @@ def command(
     key = load_key(key_file, key_passphrase_file)
     # A key that was encrypted stays so.
     passphrase = None
-    if is_encrypted(key_file.read_bytes()[:64]):
+    if needs_passphrase(key_file):
         passphrase = find_passphrase(key_passphrase_file, "NSMARK_KEY_PASSPHRASE", "key file")
     with progress_bar("measuring", quiet) as update:
         result = calibrate_key(

@@ -13,6 +13,7 @@ import click
 
 from nsmark import __version__
 from nsmark.cli.output import echo_json, json_option
+from nsmark.errors import extra_hint
 
 _EXTRAS = {
     "base": (
@@ -89,7 +90,7 @@ def examine() -> dict[str, Any]:
         extras[extra] = {
             "packages": found,
             "complete": not missing,
-            "hint": f"pip install 'nsmark[{extra}]'" if missing and extra != "base" else None,
+            "hint": extra_hint(extra) if missing and extra != "base" else None,
         }
     return {
         "nsmark": __version__,

@@ -13,6 +13,7 @@ import click
 
 from nsmark.cli.identity import load_identity, signed_claim
 from nsmark.cli.output import (
+    SectionedCommand,
     device_option,
     echo_json,
     find_passphrase,
@@ -34,7 +35,34 @@ if TYPE_CHECKING:
 _file = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command("embed")
+_SECTIONS = {
+    "What is claimed": ("identity_file", "owner", "message", "claim_file"),
+    "What is marked, and how strongly": ("preset", "marks", "out", "device", "seed"),
+    "Texts": ("corpus", "pool", "num_texts", "max_length", "pooling", "placement"),
+    "Going on after an interruption": ("resume", "max_seconds", "checkpoint_every"),
+    "The key file": ("encrypt_key", "key_passphrase_file", "passphrase_file"),
+    "Training": (
+        "max_steps",
+        "batch_size",
+        "method",
+        "lora_rank",
+        "model_learning_rate",
+        "extractor_learning_rate",
+        "parallel",
+    ),
+    "Speed and memory": ("precision", "compiled", "pieces", "recompute"),
+    "Sizes of the marks": (
+        "num_bits",
+        "spread_factor",
+        "hidden_sizes",
+        "pair_size",
+        "pair_repeats",
+        "pair_word_list",
+    ),
+}
+
+
+@click.command("embed", cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("model")
 @click.option("--identity", "identity_file", required=True, type=_file, help="Your .pem file.")
 @click.option("--owner", help="Who claims.")
@@ -288,7 +316,7 @@ def command(
 
     with _processes(device, parallel) as (group, own_device):
         quiet = quiet or not (group is None or group.is_first)
-        with _resume_hint(out), progress_bar("training", quiet) as update:
+        with _resume_hint(out), progress_bar("opening the model", quiet) as update:
             result = embed(
                 model,
                 identity,
@@ -309,7 +337,7 @@ def command(
                 resume=resume,
                 max_seconds=max_seconds,
                 on_progress=lambda p: update(p.step, p.planned_steps, _describe(p)),
-                on_stage=None if quiet else lambda stage: click.echo(f"{stage} …", err=True),
+                on_stage=update.stage,
             )
         if group is not None and not group.is_first:
             return

@@ -207,7 +207,7 @@ def describe(result: Identification) -> str:
         lines += _more(len(others) - _MOST_SHOWN, "keys, less likely; --json lists all")
         lines.append("")
     if refused:
-        lines.append(f"{len(refused)} keys could not be tested:")
+        lines.append(f"keys that could not be tested: {len(refused)}")
         lines += [
             f"  {one_line(each.file)}: {one_line(each.error or '')}"
             for each in refused[:_MOST_SHOWN]

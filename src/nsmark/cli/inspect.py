@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from nsmark.keyfile import WatermarkKey
 
 _file = click.Path(dir_okay=False, path_type=Path)
+key_argument = click.argument("key_file", metavar="KEY", type=click.Path(path_type=Path))
+"""A key file, or the folder that embed wrote it into."""
+
+
+def _key_path(path: Path) -> Path:
+    """Return the key file that is meant by the folder that embed wrote it into."""
+    inside = path / "owner.nsmark"
+    return inside if inside.is_file() else path
 
 
 def needs_passphrase(path: Path) -> bool:
@@ -22,23 +30,24 @@ def needs_passphrase(path: Path) -> bool:
     from nsmark.keyfile import is_encrypted
 
     try:
-        with path.open("rb") as stream:
+        with _key_path(path).open("rb") as stream:
             return is_encrypted(stream.read(64))
     except OSError:
         return False
 
 
 def load_key(path: Path, passphrase_file: Path | None) -> WatermarkKey:
-    """Read a key file, asking for its passphrase only if it has one."""
+    """Read a key file, or that of a folder that embed wrote; ask for a passphrase if it has one."""
     from nsmark.keyfile import read_key
 
+    path = _key_path(path)
     if not needs_passphrase(path):
         return read_key(path)
     return read_key(path, find_passphrase(passphrase_file, "NSMARK_KEY_PASSPHRASE", "key file"))
 
 
 @click.command("inspect")
-@click.argument("key_file", metavar="KEY", type=_file)
+@key_argument
 @click.option("--public", "public_file", type=_file, help="Write the redacted form to this file.")
 @click.option(
     "--queries",

@@ -68,7 +68,7 @@ class LazyGroup(click.Group):
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(__version__, prog_name="nsmark")
+@click.version_option(__version__, "-V", "--version", prog_name="nsmark")
 def cli() -> None:
     """Prove that a language model behind an API is yours."""
 
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done or owned, 1 not shown, 2 wrong usage, 3 could not measure or bad input,
     130 interrupted.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = _with_help(list(sys.argv[1:] if argv is None else argv))
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
         return _run(arguments)
@@ -90,6 +90,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 3
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _with_help(arguments: list[str]) -> list[str]:
+    """Return what is meant by nothing, and by ``help`` before a command's name."""
+    if arguments[:1] == ["help"]:
+        return [*arguments[1:], "--help"]
+    return arguments or ["--help"]
 
 
 def _run(arguments: list[str]) -> int:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from nsmark.cli.progress import progress_bar as progress_bar
 from nsmark.errors import UsageError
 from nsmark.files import read_bounded
 
@@ -23,6 +22,23 @@ quiet_option = click.option("--quiet", is_flag=True, help="No progress on standa
 device_option = click.option(
     "--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 …"
 )
+
+
+class SectionedCommand(click.Command):
+    """A command whose help lists its options under headings; those without one come last."""
+
+    def __init__(self, *args: Any, sections: Mapping[str, Sequence[str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._sections = sections
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, section by section."""
+        rows = {p.name: record for p in self.get_params(ctx) if (record := p.get_help_record(ctx))}
+        for title, names in self._sections.items():
+            with formatter.section(title):
+                formatter.write_dl([rows.pop(name) for name in names])
+        with formatter.section("Other options"):
+            formatter.write_dl(list(rows.values()))
 
 
 def echo_json(document: Any) -> None:
@@ -76,60 +92,3 @@ def find_passphrase(file: Path | None, variable: str, what: str, *, confirm: boo
     if not passphrase:
         raise UsageError("the passphrase is empty", "give at least one character")
     return passphrase
-
-
-class PlainProgress:
-    """A line every few seconds, for logs and pipes."""
-
-    def __init__(self, interval_seconds: float = 10.0) -> None:
-        self._interval = interval_seconds
-        self._last = 0.0
-        self._first: tuple[int, float] | None = None
-
-    def update(self, done: int, total: int, text: str) -> None:
-        """Say how far it is, unless something was said a moment ago."""
-        now = time.monotonic()
-        if self._first is None or done < self._first[0]:
-            # What came before the first piece was loading; a smaller number is a new task.
-            self._first = (done, now)
-        if done < total and now - self._last < self._interval:
-            return
-        self._last = now
-        first, start = self._first
-        left = ""
-        if done > first:
-            left = f"  about {(now - start) / (done - first) * (total - done):.0f} s left"
-        click.echo(f"{done}/{total}  {text}{left}", err=True)
-
-
-@contextlib.contextmanager
-def progress_bar(description: str, quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
-    """Yield ``update(done, total, text)``: a live bar on a terminal, plain lines elsewhere."""
-    if quiet:
-        yield lambda done, total, text: None
-        return
-    if not sys.stderr.isatty():
-        yield PlainProgress().update
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (  # in all under 80 characters with the texts of our commands
-        TextColumn("{task.description}"),
-        TextColumn("{task.completed}/{task.total}"),
-        BarColumn(bar_width=10),
-        TimeRemainingColumn(),
-        TextColumn("left  {task.fields[text]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(description, total=None, text="")
-
-        def update(done: int, total: int, text: str) -> None:
-            bar.update(task, completed=done, total=total, text=text)
-
-        yield update

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nsmark.cli.asking import asking_options
-from nsmark.cli.inspect import load_key
+from nsmark.cli.inspect import key_argument, load_key
 from nsmark.cli.output import (
     device_option,
     echo_error,
@@ -70,7 +70,7 @@ def fresh_texts(owner_model: Path | None, randomness: str | None) -> FreshTexts 
 
 
 @click.command("verify")
-@click.argument("key_file", metavar="KEY", type=_file)
+@key_argument
 @click.argument("suspect")
 @click.option(
     "--rule",
@@ -224,6 +224,6 @@ def command(
         document |= {"error": message, "hint": hint, "exit_code": report.exit_code}
     if as_json:
         echo_json(document)
-    else:
+    elif report.exit_code != 3 and not quiet:
         click.echo(report.to_text())
     return report.exit_code

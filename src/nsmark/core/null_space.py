@@ -37,7 +37,8 @@ def check_matrix(matrix: NDArray[np.floating], name: str = "outputs") -> Matrix:
         )
     if not np.isfinite(values).all():
         raise EvidenceError(
-            f"{name} hold NaN or infinite values", "measure again, or leave those texts out"
+            f"{name} hold NaN or infinite values",
+            "find out why the model gives them, and ask again",
         )
     return values
 

@@ -89,6 +89,8 @@ def describe_folder(path: Path, *, ignore_modules: bool = False) -> ModelFolder:
     if not path.is_dir():
         problem = "is not a folder" if path.exists() else "does not exist"
         raise ModelError(f"{path} {problem}", "give the folder of a saved model")
+    if not (path / "config.json").is_file() and (path / "model" / "config.json").is_file():
+        path = path / "model"  # the folder that embed wrote it into
     if (path / "modules.json").is_file() and not ignore_modules:
         return _describe_sentence_transformer(path)
     return ModelFolder(path, "hf", _model_type(path), path, None, (), None)

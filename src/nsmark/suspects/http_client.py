@@ -123,7 +123,7 @@ class JsonClient:
             except _TemporaryError as error:
                 if attempt >= self._options.retries or self._given_up.is_set():
                     raise SuspectError(
-                        f"{self.endpoint.url} did not answer in {attempt + 1} attempts: {error}",
+                        f"{self.endpoint.url} did not answer, asked {_times(attempt + 1)}: {error}",
                         "see whether it runs; a slower pace (fewer requests at once) may help",
                     ) from error
                 self._given_up.wait(self._pause(attempt, error.retry_after))
@@ -267,3 +267,7 @@ def _retry_after(value: str | None) -> float | None:
         date = date if date.tzinfo else date.replace(tzinfo=UTC)
         seconds = (date - datetime.now(UTC)).total_seconds()
     return max(seconds, 0.0) if math.isfinite(seconds) else None
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +29,7 @@ class LocalModel:
         device: str = "auto",
     ) -> None:
         # Looked at before torch is loaded: a wrong path should not take seconds to be refused.
-        # A bare word is a folder; only with a scheme may it be the name of a model on a hub.
-        folder = describe_folder(
-            Path(model) if kind is None else find_folder(model), ignore_modules=kind == "hf"
-        )
+        folder = describe_folder(find_folder(model), ignore_modules=kind == "hf")
         try:
             from nsmark.models.classifier import Classifier, open_classifier
             from nsmark.models.encoder import Encoder

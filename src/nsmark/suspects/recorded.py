@@ -69,14 +69,19 @@ def save_recorded(
     untriggered: NDArray[np.floating],
     pair_texts: NDArray[np.floating] | None = None,
 ) -> None:
-    """Write outputs as a safetensors file that :func:`load_recorded` reads."""
+    """Write outputs so that :func:`load_recorded` reads them: npz if the name says so."""
     arrays = {
         "triggered": np.ascontiguousarray(triggered),
         "untriggered": np.ascontiguousarray(untriggered),
     }
     if pair_texts is not None:
         arrays["pair_texts"] = np.ascontiguousarray(pair_texts)
-    write_atomic(path, save_safetensors(arrays))
+    if path.suffix == ".npz":
+        stream = io.BytesIO()
+        np.savez(stream, **arrays)  # type: ignore[arg-type]  # names, not options
+        write_atomic(path, stream.getvalue())
+    else:
+        write_atomic(path, save_safetensors(arrays))
 
 
 def _load_npz(content: bytes) -> dict[str, NDArray[np.generic]]:
