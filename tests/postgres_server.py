@@ -59,7 +59,7 @@ class PostgresServer:
                 return
 
     def _start(self) -> None:
-        # Nobody pulls the plug of the machine: what is not on the disk yet costs a minute at the end.
+        # Nobody pulls this machine's plug, and waiting for the disk costs a minute at the end.
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c fsync=off -k {self._folder}"
         log = str(self._folder / "log.txt")
         self._control("start", "--log", log, "--options", options)
