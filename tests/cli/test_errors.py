@@ -90,7 +90,6 @@ def two_lines(capsys) -> tuple[str, str]:
 @pytest.mark.parametrize(
     "words",
     [
-        [],
         ["identity"],
         ["attack"],
         ["frobnicate"],

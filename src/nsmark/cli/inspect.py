@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nsmark.cli.output import echo_json, find_passphrase, json_option, key_passphrase_option
+from nsmark.errors import UsageError
 from nsmark.files import ensure_new_file, write_atomic, write_json
 
 if TYPE_CHECKING:
@@ -21,8 +22,11 @@ key_argument = click.argument("key_file", metavar="KEY", type=click.Path(path_ty
 
 def _key_path(path: Path) -> Path:
     """Return the key file that is meant by the folder that embed wrote it into."""
-    inside = path / "owner.nsmark"
-    return inside if inside.is_file() else path
+    if not path.is_dir():
+        return path
+    if not (path / "owner.nsmark").is_file():
+        raise UsageError(f"{path} is a folder without owner.nsmark", "give a key file")
+    return path / "owner.nsmark"
 
 
 def needs_passphrase(path: Path) -> bool:
