@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from authority_server import RunningAuthority, file_key, running_authority
 from authority_world import KeyOwner, small_key
 from nsmark import __version__
-from nsmark.authority.giving_way import give_way
+from nsmark_authority.giving_way import give_way
 from provenance import measured
 
 STEADY = {"receipts": 200.0, "registry": 50.0}

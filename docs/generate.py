@@ -17,10 +17,11 @@ import click
 from nsmark import errors
 from nsmark.attacks import ATTACKS
 from nsmark.attacks.plan import COMBINATIONS
-from nsmark.cli.main import COMMANDS, cli
+from nsmark.cli.main import cli
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.payload.config import PayloadConfig
 from nsmark.suspects.options import QueryOptions
+from nsmark_authority import errors as authority_errors
 
 HERE = Path(__file__).parent
 
@@ -50,7 +51,7 @@ def commands_page() -> str:
         "",
     ]
     context = click.Context(cli, info_name="nsmark")
-    for name in COMMANDS:
+    for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command is not None
         lines += command_section(command, f"nsmark {name}", 2)
@@ -132,11 +133,11 @@ def errors_page() -> str:
         "| error | is a | exit status | meaning |",
         "|---|---|---|---|",
     ]
-    for name in errors.__all__:
-        error = getattr(errors, name)
+    classes = [getattr(m, name) for m in (errors, authority_errors) for name in m.__all__]
+    for error in sorted(classes, key=lambda error: error.__name__):
         base = error.__mro__[1].__name__
         meaning = one_line(error.__doc__ or "").split(". ")[0].rstrip(".")
-        lines.append(f"| `{name}` | `{base}` | {error.exit_code} | {meaning} |")
+        lines.append(f"| `{error.__name__}` | `{base}` | {error.exit_code} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 

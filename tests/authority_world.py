@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from handmade_keys import make_identity, make_key, reseal
-from nsmark.authority.receipt import Receipt
-from nsmark.authority.service import Authority, Registered, open_authority
-from nsmark.authority.settings import AuthoritySettings
-from nsmark.authority.statements import (
+from nsmark.identity import Identity
+from nsmark.keyfile import WatermarkKey
+from nsmark.keyfile.codec import encode_key
+from nsmark_authority.receipt import Receipt
+from nsmark_authority.service import Authority, Registered, open_authority
+from nsmark_authority.settings import AuthoritySettings
+from nsmark_authority.statements import (
     Defence,
     Deposit,
     Dispute,
@@ -25,9 +28,6 @@ from nsmark.authority.statements import (
     Suspect,
     sign_statement,
 )
-from nsmark.identity import Identity
-from nsmark.keyfile import WatermarkKey
-from nsmark.keyfile.codec import encode_key
 
 NAME = "authority.example"
 RELEASED = "2026-01-01T00:00:00Z"

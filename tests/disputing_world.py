@@ -18,13 +18,19 @@ import numpy as np
 from authority_world import KeyOwner
 from forgeries.keys import file_key, trained_extractor
 from handmade_keys import make_key
-from nsmark.authority.fields import format_time
-from nsmark.authority.jobs import utc_now
-from nsmark.authority.manifest import Manifest
-from nsmark.authority.queueing import open_queue
-from nsmark.authority.records import FiledKey, Job
-from nsmark.authority.service import Authority
-from nsmark.authority.statements import (
+from nsmark.corpus import pool_texts
+from nsmark.keyfile import WatermarkKey
+from nsmark.keyfile.codec import encode_key
+from nsmark.models.folder import model_digest
+from nsmark.payload.word_list import ordinary_word_list, published_word_list
+from nsmark.suspects import RecordedOutputs
+from nsmark_authority.fields import format_time
+from nsmark_authority.jobs import utc_now
+from nsmark_authority.manifest import Manifest
+from nsmark_authority.queueing import open_queue
+from nsmark_authority.records import FiledKey, Job
+from nsmark_authority.service import Authority
+from nsmark_authority.statements import (
     Deposit,
     Dispute,
     Filing,
@@ -33,14 +39,8 @@ from nsmark.authority.statements import (
     Withdrawal,
     parse_statement,
 )
-from nsmark.authority.uploads import wanted_files
-from nsmark.corpus import pool_texts
-from nsmark.keyfile import WatermarkKey
-from nsmark.keyfile.codec import encode_key
-from nsmark.models.folder import model_digest
-from nsmark.payload.word_list import ordinary_word_list, published_word_list
-from nsmark.suspects import RecordedOutputs
-from nsmark.transparency import Envelope
+from nsmark_authority.transparency import Envelope
+from nsmark_authority.uploads import wanted_files
 from processes import PATIENCE, descendants_of, end, wait_for
 
 LONG_AGO = "2020-01-01T00:00:00Z"
@@ -185,7 +185,7 @@ class WorkerProcess:
         stale_seconds: int = 2,
     ) -> None:
         self.log = log
-        command = [sys.executable, "-m", "nsmark.authority.worker", "--device", "cpu", "--no-kin"]
+        command = [sys.executable, "-m", "nsmark_authority.worker", "--device", "cpu", "--no-kin"]
         command += ["--niceness", "0"]  # tests wait for it, beside others
         command += ["--folder", str(authority.settings.folder), "--threads", "1"]
         command += ["--stale-seconds", str(stale_seconds)]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nsmark.authority.sandbox import available
+from nsmark_authority.sandbox import available
 
 _PTRACE_ATTACH = 16
 

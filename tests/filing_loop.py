@@ -12,8 +12,8 @@ from pathlib import Path
 
 
 def main(folder: str, database: str, prepared: str) -> None:
-    from nsmark.authority.service import open_authority
-    from nsmark.authority.settings import AuthoritySettings
+    from nsmark_authority.service import open_authority
+    from nsmark_authority.settings import AuthoritySettings
 
     settings = AuthoritySettings(
         folder=Path(folder), database_url=None if database == "-" else database

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 import escaping_tasks
-from nsmark.authority.confinement import Confinement, Workshop
-from nsmark.authority.sandbox.kernel import PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, prctl
+from nsmark_authority.confinement import Confinement, Workshop
+from nsmark_authority.sandbox.kernel import PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, prctl
 
 _PRCTL = {"x86_64": 157, "aarch64": 167}
 _ALLOW, _FAIL = 0x7FFF0000, 0x00050000

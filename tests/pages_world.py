@@ -11,9 +11,12 @@ from pathlib import Path
 from authority_server import RunningAuthority
 from authority_world import RELEASED, KeyOwner, admit, small_key
 from handmade_keys import CREATED, reseal
-from nsmark.authority.service import Authority, open_authority
-from nsmark.authority.settings import AuthoritySettings
-from nsmark.authority.statements import (
+from nsmark.identity import OwnershipClaim
+from nsmark.keyfile import WatermarkKey
+from nsmark.keyfile.codec import encode_key
+from nsmark_authority.service import Authority, open_authority
+from nsmark_authority.settings import AuthoritySettings
+from nsmark_authority.statements import (
     Defence,
     Dispute,
     Filing,
@@ -22,9 +25,6 @@ from nsmark.authority.statements import (
     Suspect,
     Withdrawal,
 )
-from nsmark.identity import OwnershipClaim
-from nsmark.keyfile import WatermarkKey
-from nsmark.keyfile.codec import encode_key
 
 REPORT = b"<!DOCTYPE html><html><head><title>r</title></head><body><p>The report.</p></body></html>"
 MODEL = {"config.json": b"{}"}

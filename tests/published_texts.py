@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 
-from nsmark.authority.admission import Published
 from nsmark.core.texts import lines_digest
 from nsmark.corpus import pool_texts
 from nsmark.payload.word_list import ordinary_word_list, published_word_list
+from nsmark_authority.admission import Published
 
 
 @functools.cache

@@ -15,11 +15,14 @@ from nsmark.errors import (
     NsmarkError,
     UsageError,
 )
+from nsmark_authority import errors as authority_errors
 
+MODULES = (errors, authority_errors)
 CLASSES = {
     name: value
-    for name, value in vars(errors).items()
-    if inspect.isclass(value) and value.__module__ == errors.__name__
+    for module in MODULES
+    for name, value in vars(module).items()
+    if inspect.isclass(value) and value.__module__ == module.__name__
 }
 EXAMPLES = {
     "ConfigError": lambda: ConfigError("copies", 0, "must be at least 1"),
@@ -29,10 +32,10 @@ EXAMPLES = {
 
 
 def drawn_tree() -> dict[str, str]:
-    """Child → parent as the module's docstring draws them."""
+    """Child → parent as the modules' docstrings draw them."""
     parents: dict[str, str] = {}
     path: list[str] = []
-    for line in (errors.__doc__ or "").splitlines():
+    for line in "".join(module.__doc__ or "" for module in MODULES).splitlines():
         match = re.match(r"^    ([│├└─ ]*)(\w+Error)\b", line)
         if match:
             depth = len(match.group(1)) // 4
@@ -43,8 +46,8 @@ def drawn_tree() -> dict[str, str]:
 
 
 def test_everything_raised_on_purpose_is_announced() -> None:
-    assert set(errors.__all__) == set(CLASSES)
-    assert errors.__all__ == sorted(errors.__all__)
+    assert {name for module in MODULES for name in module.__all__} == set(CLASSES)
+    assert all(module.__all__ == sorted(module.__all__) for module in MODULES)
     assert all(issubclass(value, NsmarkError) for value in CLASSES.values())
 
 

@@ -47,10 +47,11 @@ FURTHER_OPTIONS = {
     "pair_words": {"trigger"},
 }
 
-SOURCE = Path(nsmark.__file__).parent
+SOURCE = Path(nsmark.__file__).parents[1]
 LISTING = sorted(
-    ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
-    for file in SOURCE.rglob("*.py")
+    ".".join(file.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    for package in ("nsmark", "nsmark_authority")
+    for file in (SOURCE / package).rglob("*.py")
     if "\n__all__ = " in file.read_text(encoding="utf-8")
 )
 """The modules that say what they offer."""

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from authority_world import NAME, KeyOwner
 from handmade_keys import make_identity
-from nsmark.authority.client.log_reader import LoggedEntry
-from nsmark.authority.client.trust import TrustedAuthority
-from nsmark.authority.statements import Deposit, Registration, entry_id_of
-from nsmark.transparency import (
+from nsmark_authority.client.log_reader import LoggedEntry
+from nsmark_authority.client.trust import TrustedAuthority
+from nsmark_authority.statements import Deposit, Registration, entry_id_of
+from nsmark_authority.transparency import (
     Checkpoint,
     MemoryTree,
     consistency_proof,
@@ -27,8 +27,8 @@ from nsmark.transparency import (
     sign_checkpoint,
     tree_root,
 )
-from nsmark.transparency.local_authority import LocalAuthority
-from nsmark.transparency.strict_base64 import encode_base64
+from nsmark_authority.transparency.local_authority import LocalAuthority
+from nsmark_authority.transparency.strict_base64 import encode_base64
 
 AUTHORITY_SEED = 99
 TIME = "2026-01-31T12:00:00Z"

@@ -11,18 +11,11 @@
     │   ├── ClaimError           claim or signature
     │   ├── KeyFileError         a key file is damaged, forged or of another format
     │   ├── TextPoolError        corpus, pool or word list
-    │   ├── ModelError           a folder is no model we can open
-    │   └── TransparencyError    a log's proof, checkpoint, envelope or timestamp
-    │       └── RewrittenLogError  a log signed two histories that do not agree
+    │   └── ModelError           a folder is no model we can open
     ├── EvidenceError            outputs that cannot be measured
     │   ├── EmptyNullSpaceError  fewer texts than dimensions
     │   └── SuspectError         an endpoint did not answer as it should
     ├── EmbeddingError           training did not reach its targets
-    ├── AuthorityError           a certification authority cannot do what it was asked
-    │   ├── AccessDeniedError    no valid token, or one for something else
-    │   ├── NotFoundError        it has no such entry, key or job
-    │   └── ConflictError        it contradicts what is on record
-    │       └── WithdrawnError   what was to be decided was withdrawn
     └── MissingExtraError        an optional dependency is not installed
 
 The command line maps them to one line ``error:``, one line ``hint:`` and the exit status; library
@@ -32,11 +25,8 @@ users catch ``NsmarkError``.
 from __future__ import annotations
 
 __all__ = [
-    "AccessDeniedError",
-    "AuthorityError",
     "ClaimError",
     "ConfigError",
-    "ConflictError",
     "EmbeddingError",
     "EmptyNullSpaceError",
     "EvidenceError",
@@ -46,14 +36,10 @@ __all__ = [
     "KeyFileError",
     "MissingExtraError",
     "ModelError",
-    "NotFoundError",
     "NsmarkError",
-    "RewrittenLogError",
     "SuspectError",
     "TextPoolError",
-    "TransparencyError",
     "UsageError",
-    "WithdrawnError",
 ]
 
 
@@ -108,26 +94,6 @@ class ModelError(InputError):
     """A folder holds no model we can open."""
 
 
-class TransparencyError(InputError):
-    """A log's proof, checkpoint, envelope or timestamp is malformed or proves nothing."""
-
-
-class RewrittenLogError(TransparencyError):
-    """A log signed two histories that do not agree; the two notes show it."""
-
-    def __init__(
-        self,
-        message: str,
-        hint: str = "keep both signed checkpoints and show them to others",
-        *,
-        earlier: bytes = b"",
-        later: bytes = b"",
-    ) -> None:
-        super().__init__(message, hint)
-        self.earlier = earlier
-        self.later = later
-
-
 class EvidenceError(NsmarkError):
     """The outputs cannot be measured."""
 
@@ -150,26 +116,6 @@ class SuspectError(EvidenceError):
 
 class EmbeddingError(NsmarkError):
     """Training did not reach its targets; nothing was written."""
-
-
-class AuthorityError(NsmarkError):
-    """A certification authority cannot do what it was asked."""
-
-
-class AccessDeniedError(AuthorityError):
-    """There is no valid token, or it is for something else."""
-
-
-class NotFoundError(AuthorityError):
-    """The authority has no such entry, key or job."""
-
-
-class ConflictError(AuthorityError):
-    """What was asked contradicts what is on record."""
-
-
-class WithdrawnError(ConflictError):
-    """What was to be decided was withdrawn meanwhile."""
 
 
 def extra_hint(extra: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="needs the authority extra")
 
 from authority_world import KeyOwner, make_authority
-from nsmark.authority.service import Authority
+from nsmark_authority.service import Authority
 from postgres_server import PostgresServer, running_postgres
 
 

@@ -10,17 +10,12 @@ import pytest
 from sqlalchemy import select
 
 from authority_world import KeyOwner, StoppedClock, make_authority
-from nsmark.authority.accounts import MAX_LIVE_TOKENS, Accounts
-from nsmark.authority.jobs import utc_now
-from nsmark.authority.service import Authority
-from nsmark.authority.storage.tables import TOKENS
-from nsmark.errors import (
-    AccessDeniedError,
-    AuthorityError,
-    ConfigError,
-    ConflictError,
-    NotFoundError,
-)
+from nsmark.errors import ConfigError
+from nsmark_authority.accounts import MAX_LIVE_TOKENS, Accounts
+from nsmark_authority.errors import AccessDeniedError, AuthorityError, ConflictError, NotFoundError
+from nsmark_authority.jobs import utc_now
+from nsmark_authority.service import Authority
+from nsmark_authority.storage.tables import TOKENS
 
 
 @pytest.fixture

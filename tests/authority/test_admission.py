@@ -23,12 +23,12 @@ from handmade_keys import (
     reseal,
     write_header,
 )
-from nsmark.authority.admission import AdmissionLimits, Examination, Published, State, examine
-from nsmark.authority.control_models import control_models
 from nsmark.errors import ModelError, NsmarkError
 from nsmark.keyfile.codec import encode_key
 from nsmark.keyfile.encryption import encrypt
 from nsmark.payload import PairConfig
+from nsmark_authority.admission import AdmissionLimits, Examination, Published, State, examine
+from nsmark_authority.control_models import control_models
 from published_texts import published_texts
 from tiny_models import build_sentence_transformer
 

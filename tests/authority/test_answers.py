@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from authority_world import KeyOwner, admit, make_authority, rule, small_key
-from nsmark.authority.answers import MAX_OF_ONE_PARTY, Heard, hear, moment_of
-from nsmark.authority.records import FiledKey, GivenDefence
-from nsmark.authority.service import Authority
+from nsmark_authority.answers import MAX_OF_ONE_PARTY, Heard, hear, moment_of
+from nsmark_authority.records import FiledKey, GivenDefence
+from nsmark_authority.service import Authority
 
 CLAIMANT = KeyOwner(1)
 

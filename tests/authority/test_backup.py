@@ -24,18 +24,20 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine, delete, inspect, select, update
 
 from authority_world import NAME, KeyOwner, admit, make_authority, small_key
-from nsmark.authority.archive import ArchiveReader, ArchiveWriter
-from nsmark.authority.archived_rows import ARCHIVED_TABLES
-from nsmark.authority.backup import KEY_FILES, write_backup
-from nsmark.authority.checking import check_authority
-from nsmark.authority.manifest import Manifest, ManifestFile
-from nsmark.authority.receipt import Receipt, check_receipt
-from nsmark.authority.restoring import restore_backup
-from nsmark.authority.service import Authority, open_authority
-from nsmark.authority.settings import AuthoritySettings
-from nsmark.authority.statements import Deposit, Ruling, Suspect, Withdrawal
-from nsmark.authority.storage.database import parse_url
-from nsmark.authority.storage.tables import (
+from nsmark.errors import FileAccessError, InputError, NsmarkError, UsageError
+from nsmark_authority.archive import ArchiveReader, ArchiveWriter
+from nsmark_authority.archived_rows import ARCHIVED_TABLES
+from nsmark_authority.backup import KEY_FILES, write_backup
+from nsmark_authority.checking import check_authority
+from nsmark_authority.errors import AccessDeniedError, AuthorityError, ConflictError, NotFoundError
+from nsmark_authority.manifest import Manifest, ManifestFile
+from nsmark_authority.receipt import Receipt, check_receipt
+from nsmark_authority.restoring import restore_backup
+from nsmark_authority.service import Authority, open_authority
+from nsmark_authority.settings import AuthoritySettings
+from nsmark_authority.statements import Deposit, Ruling, Suspect, Withdrawal
+from nsmark_authority.storage.database import parse_url
+from nsmark_authority.storage.tables import (
     CONTENT_FILES,
     CONTENTS,
     HANDED_OVER,
@@ -50,18 +52,8 @@ from nsmark.authority.storage.tables import (
     VIEW_OWNERS,
     VIEWS,
 )
-from nsmark.errors import (
-    AccessDeniedError,
-    AuthorityError,
-    ConflictError,
-    FileAccessError,
-    InputError,
-    NotFoundError,
-    NsmarkError,
-    UsageError,
-)
-from nsmark.transparency import check_consistency, open_checkpoint
-from nsmark.transparency.checkpoint import NoteKey
+from nsmark_authority.transparency import check_consistency, open_checkpoint
+from nsmark_authority.transparency.checkpoint import NoteKey
 from processes import PATIENCE, running
 
 PASSPHRASE = b"correct horse"
@@ -699,8 +691,8 @@ def test_a_refused_backup_leaves_no_tables_behind(
 RESTORE = """
 import os, signal, sys
 from pathlib import Path
-from nsmark.authority import restoring
-from nsmark.authority.settings import AuthoritySettings
+from nsmark_authority import restoring
+from nsmark_authority.settings import AuthoritySettings
 
 path, folder, database, victim = sys.argv[1:]
 if victim != "-":
@@ -764,9 +756,9 @@ def test_a_restore_that_is_killed_at_any_moment_can_be_repeated(
 PEAK = """
 import resource, sys
 from pathlib import Path
-from nsmark.authority.backup import write_backup
-from nsmark.authority.restoring import restore_backup
-from nsmark.authority.settings import AuthoritySettings
+from nsmark_authority.backup import write_backup
+from nsmark_authority.restoring import restore_backup
+from nsmark_authority.settings import AuthoritySettings
 
 folder = Path(sys.argv[1])
 write_backup(AuthoritySettings(folder=folder / "authority"), folder / "a.backup", b"secret")

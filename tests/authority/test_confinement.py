@@ -20,8 +20,8 @@ import pytest
 
 import escaping_tasks
 import older_kernel
-from nsmark.authority.confinement import Confinement, Workshop, end_group
-from nsmark.authority.sandbox import available
+from nsmark_authority.confinement import Confinement, Workshop, end_group
+from nsmark_authority.sandbox import available
 from processes import is_running, run, running, wait_for
 
 ROOMY = Confinement(seconds=30, memory_bytes=1 << 30)

@@ -43,16 +43,16 @@ from disputing_world import (
 from endpoint_server import EndpointServer
 from handmade_keys import make_key, reseal
 from nsmark.alterations.outputs import linear_map
-from nsmark.authority.fields import format_time
-from nsmark.authority.manifest import Manifest
-from nsmark.authority.service import Authority
-from nsmark.authority.stamping import LocalStamper, roots_pem
-from nsmark.errors import ConflictError
 from nsmark.keyfile import WatermarkKey
 from nsmark.models.loading import open_encoder
-from nsmark.transparency.local_authority import LocalAuthority
-from nsmark.transparency.strict_base64 import encode_base64
-from nsmark.transparency.timestamp_messages import build_request, extract_token
+from nsmark_authority.errors import ConflictError
+from nsmark_authority.fields import format_time
+from nsmark_authority.manifest import Manifest
+from nsmark_authority.service import Authority
+from nsmark_authority.stamping import LocalStamper, roots_pem
+from nsmark_authority.transparency.local_authority import LocalAuthority
+from nsmark_authority.transparency.strict_base64 import encode_base64
+from nsmark_authority.transparency.timestamp_messages import build_request, extract_token
 from postgres_server import PostgresServer
 from processes import PATIENCE, is_running, wait_for
 from tiny_models import build_sentence_transformer

@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("huey", reason="needs the authority extra")
 
-from nsmark.authority.confined_tasks import Measured
-from nsmark.authority.draws import Draw, Finding
-from nsmark.authority.workbench import NotYetError
-from nsmark.errors import AuthorityError
+from nsmark_authority.confined_tasks import Measured
+from nsmark_authority.draws import Draw, Finding
+from nsmark_authority.errors import AuthorityError
+from nsmark_authority.workbench import NotYetError
 
 MEASURED = Measured(
     verdict="owned",

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from authority_world import KeyOwner, make_authority
-from nsmark.authority.receipt import check_receipt
-from nsmark.authority.service import Authority
-from nsmark.transparency import MemoryTree, hash_leaf, open_checkpoint, tree_root
-from nsmark.transparency.checkpoint import NoteKey
+from nsmark_authority.receipt import check_receipt
+from nsmark_authority.service import Authority
+from nsmark_authority.transparency import MemoryTree, hash_leaf, open_checkpoint, tree_root
+from nsmark_authority.transparency.checkpoint import NoteKey
 from processes import PATIENCE, running
 
 PROGRAM = Path(__file__).parents[1] / "filing_loop.py"

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from authority_world import NAME, KeyOwner, small_key
-from nsmark.authority.characters import UNICODE_VERSION, find_unfit
-from nsmark.authority.fields import ClaimMembers, Line, Prose, printable_prose
-from nsmark.authority.statements import Filing, Registration, parse_statement
-from nsmark.errors import TransparencyError
 from nsmark.identity import OwnershipClaim
+from nsmark_authority.characters import UNICODE_VERSION, find_unfit
+from nsmark_authority.errors import TransparencyError
+from nsmark_authority.fields import ClaimMembers, Line, Prose, printable_prose
+from nsmark_authority.statements import Filing, Registration, parse_statement
 
 LINE = TypeAdapter[str](Line)
 PROSE = TypeAdapter[str](Prose)

@@ -17,19 +17,20 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from authority_world import KeyOwner, make_authority
-from nsmark.authority.folder import is_open_to_others
-from nsmark.authority.receipt import check_receipt
-from nsmark.authority.settings import AuthoritySettings
-from nsmark.errors import AuthorityError, ConfigError, FileAccessError, TransparencyError
-from nsmark.transparency import local_authority
-from nsmark.transparency.local_authority import LocalAuthority
+from nsmark.errors import ConfigError, FileAccessError
+from nsmark_authority.errors import AuthorityError, TransparencyError
+from nsmark_authority.folder import is_open_to_others
+from nsmark_authority.receipt import check_receipt
+from nsmark_authority.settings import AuthoritySettings
+from nsmark_authority.transparency import local_authority
+from nsmark_authority.transparency.local_authority import LocalAuthority
 from processes import PATIENCE, running
 
 OPEN = """
 import sys
 from pathlib import Path
-from nsmark.authority.service import open_authority
-from nsmark.authority.settings import AuthoritySettings
+from nsmark_authority.service import open_authority
+from nsmark_authority.settings import AuthoritySettings
 url = sys.argv[2] if len(sys.argv) > 2 else None
 authority = open_authority(AuthoritySettings(folder=Path(sys.argv[1]), database_url=url))
 authority.challenge()

@@ -17,7 +17,7 @@ from processes import run
 # Nothing more is done with what nobody else wants: beside others that may be nothing at all.
 ALONE = """
 import json, os, burning_tasks
-from nsmark.authority.giving_way import give_way
+from nsmark_authority.giving_way import give_way
 give_way()
 os.write(1, json.dumps(burning_tasks.tell_manners({}, [], None)).encode())
 os._exit(0)
@@ -25,8 +25,8 @@ os._exit(0)
 WITH_A_CHILD = """
 import json, sys
 import burning_tasks
-from nsmark.authority.confinement import Confinement, Workshop
-from nsmark.authority.giving_way import give_way
+from nsmark_authority.confinement import Confinement, Workshop
+from nsmark_authority.giving_way import give_way
 if __name__ == "__main__":  # children import this file, too
     give_way(int(sys.argv[1]))
     child = Workshop(Confinement(seconds=3600), ()).run(burning_tasks.tell_manners, {})

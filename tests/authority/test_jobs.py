@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from authority_world import StoppedClock
-from nsmark.authority.jobs import Jobs
-from nsmark.authority.service import Authority
-from nsmark.errors import ConflictError, NotFoundError
+from nsmark_authority.errors import ConflictError, NotFoundError
+from nsmark_authority.jobs import Jobs
+from nsmark_authority.service import Authority
 
 A, B = "aa" * 32, "bb" * 32
 

@@ -12,17 +12,6 @@ from endpoint_server import EndpointServer
 from handmade_keys import innocent_outputs, make_key, mapped_outputs, owner_outputs, reseal
 from nsmark.alterations.outputs import linear_map
 from nsmark.api.opening import Opening
-from nsmark.authority.confined_tasks import MeasureRequest, measure_suspect
-from nsmark.authority.control_models import control_models
-from nsmark.authority.measuring import (
-    EndpointSuspect,
-    FolderSuspect,
-    MeasuringLimits,
-    RecordedSuspect,
-    measure,
-)
-from nsmark.authority.outgoing import OutgoingPolicy
-from nsmark.authority.uploads import wanted_files
 from nsmark.errors import KeyFileError, ModelError
 from nsmark.keyfile.codec import encode_key
 from nsmark.models.loading import open_encoder
@@ -30,6 +19,17 @@ from nsmark.payload import PairConfig
 from nsmark.suspects import save_recorded
 from nsmark.verification.decide import Verdict
 from nsmark.verification.questions import key_questions
+from nsmark_authority.confined_tasks import MeasureRequest, measure_suspect
+from nsmark_authority.control_models import control_models
+from nsmark_authority.measuring import (
+    EndpointSuspect,
+    FolderSuspect,
+    MeasuringLimits,
+    RecordedSuspect,
+    measure,
+)
+from nsmark_authority.outgoing import OutgoingPolicy
+from nsmark_authority.uploads import wanted_files
 from published_texts import published_texts
 from tiny_models import build_sentence_transformer
 

@@ -17,7 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from endpoint_server import EndpointServer, Handler, simple_vectors
-from nsmark.authority.outgoing import (
+from nsmark.errors import ConfigError, NsmarkError, SuspectError
+from nsmark.suspects import QueryOptions, open_suspect
+from nsmark_authority.outgoing import (
     PUBLIC_PORTS,
     GuardedTransport,
     OutgoingPolicy,
@@ -25,8 +27,6 @@ from nsmark.authority.outgoing import (
     find_destination,
     is_own_address,
 )
-from nsmark.errors import ConfigError, NsmarkError, SuspectError
-from nsmark.suspects import QueryOptions, open_suspect
 
 PUBLIC = "93.184.216.34"
 

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from authority_world import ENDPOINT, NAME, KeyOwner, admit, make_authority, rule, small_key
-from nsmark.authority.fields import format_time
-from nsmark.authority.service import Authority
-from nsmark.authority.stamping import LocalStamper, roots_pem
-from nsmark.authority.statements import Dispute, Suspect, Withdrawal
-from nsmark.errors import ConflictError, InputError, TransparencyError
-from nsmark.transparency.local_authority import LocalAuthority
-from nsmark.transparency.strict_base64 import encode_base64
-from nsmark.transparency.timestamp_messages import build_request, extract_token
+from nsmark.errors import InputError
+from nsmark_authority.errors import ConflictError, TransparencyError
+from nsmark_authority.fields import format_time
+from nsmark_authority.service import Authority
+from nsmark_authority.stamping import LocalStamper, roots_pem
+from nsmark_authority.statements import Dispute, Suspect, Withdrawal
+from nsmark_authority.transparency.local_authority import LocalAuthority
+from nsmark_authority.transparency.strict_base64 import encode_base64
+from nsmark_authority.transparency.timestamp_messages import build_request, extract_token
 
 CONTENT = b"recorded outputs"
 RECORDED = Suspect(

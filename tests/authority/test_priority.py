@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsmark.authority.priority import Claim, Exhibit, Moment, Outcome, rule
 from nsmark.verification.decide import Verdict
+from nsmark_authority.priority import Claim, Exhibit, Moment, Outcome, rule
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DISPUTED = START + timedelta(days=100)

@@ -18,9 +18,10 @@ pytest.importorskip("huey", reason="needs the authority extra")
 
 from huey import RedisHuey, SqliteHuey
 
-from nsmark.authority.queueing import QUEUE_FILE, WorkQueue, make_huey, open_queue
-from nsmark.authority.settings import AuthoritySettings
-from nsmark.errors import AuthorityError, ConfigError, MissingExtraError
+from nsmark.errors import ConfigError, MissingExtraError
+from nsmark_authority.errors import AuthorityError
+from nsmark_authority.queueing import QUEUE_FILE, WorkQueue, make_huey, open_queue
+from nsmark_authority.settings import AuthoritySettings
 from processes import PATIENCE, free_port, running, wait_for
 
 JOB, OTHER = "ab" * 16, "cd" * 16
@@ -150,7 +151,7 @@ def test_ids_travel_through_a_real_redis(tmp_path: Path, redis_url: str) -> None
 
 def test_neither_the_queue_nor_the_worker_imports_torch() -> None:
     modules = "queueing, worker, workbench, admitting, settling"
-    code = f"import sys; from nsmark.authority import {modules}; print('torch' in sys.modules)"
+    code = f"import sys; from nsmark_authority import {modules}; print('torch' in sys.modules)"
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
     )

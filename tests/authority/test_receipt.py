@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from authority_world import KeyOwner, make_authority
 from handmade_keys import make_identity
-from nsmark.authority.receipt import MAX_RECEIPT_BYTES, Receipt, check_receipt
-from nsmark.authority.service import Authority
-from nsmark.authority.statements import Filing
-from nsmark.errors import NsmarkError, TransparencyError
-from nsmark.transparency.local_authority import LocalAuthority
+from nsmark.errors import NsmarkError
+from nsmark_authority.errors import TransparencyError
+from nsmark_authority.receipt import MAX_RECEIPT_BYTES, Receipt, check_receipt
+from nsmark_authority.service import Authority
+from nsmark_authority.statements import Filing
+from nsmark_authority.transparency.local_authority import LocalAuthority
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nsmark.authority.sandbox import (
+from nsmark_authority.sandbox import (
     available,
     explain,
     landlock,
@@ -48,7 +48,7 @@ def test_it_believes_the_kernel() -> None:
 def test_a_hardened_process_is_closed_to_others_of_its_user() -> None:
     code = (
         "import ctypes, resource\n"
-        "from nsmark.authority.sandbox import harden_process\n"
+        "from nsmark_authority.sandbox import harden_process\n"
         "harden_process(); harden_process()\n"
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE))\n"
     )
@@ -99,8 +99,8 @@ def test_no_step_of_a_filter_leads_out_of_it(machine: str, families: tuple[int, 
 _AS_OF_VERSION = """
 import socket, sys
 from pathlib import Path
-from nsmark.authority.sandbox import landlock
-from nsmark.authority.sandbox.kernel import PR_SET_NO_NEW_PRIVS, prctl
+from nsmark_authority.sandbox import landlock
+from nsmark_authority.sandbox.kernel import PR_SET_NO_NEW_PRIVS, prctl
 version, given, secret = int(sys.argv[1]), *map(Path, sys.argv[2:])
 landlock.version = lambda: version
 prctl(PR_SET_NO_NEW_PRIVS, 1)

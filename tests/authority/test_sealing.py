@@ -11,16 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nsmark.authority.manifest import Manifest, ManifestFile
-from nsmark.authority.sealing import CHUNK_BYTES, SealedStore
-from nsmark.errors import (
-    AuthorityError,
-    FileAccessError,
-    InputError,
-    NotFoundError,
-    NsmarkError,
-    TransparencyError,
-)
+from nsmark.errors import FileAccessError, InputError, NsmarkError
+from nsmark_authority.errors import AuthorityError, NotFoundError, TransparencyError
+from nsmark_authority.manifest import Manifest, ManifestFile
+from nsmark_authority.sealing import CHUNK_BYTES, SealedStore
 
 KEY = bytes(range(32))
 

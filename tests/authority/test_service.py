@@ -11,13 +11,23 @@ import pytest
 
 from authority_world import ENDPOINT, NAME, RELEASED, KeyOwner, admit, make_authority, small_key
 from handmade_keys import make_identity
-from nsmark.authority.jobs import utc_now
-from nsmark.authority.manifest import Manifest
-from nsmark.authority.receipt import check_receipt
-from nsmark.authority.records import Account
-from nsmark.authority.service import Authority, open_authority
-from nsmark.authority.stamping import Stamp
-from nsmark.authority.statements import (
+from nsmark.core.texts import lines_digest
+from nsmark.errors import ConfigError, InputError, KeyFileError
+from nsmark.keyfile.codec import encode_key
+from nsmark_authority.errors import (
+    AccessDeniedError,
+    AuthorityError,
+    ConflictError,
+    NotFoundError,
+    TransparencyError,
+)
+from nsmark_authority.jobs import utc_now
+from nsmark_authority.manifest import Manifest
+from nsmark_authority.receipt import check_receipt
+from nsmark_authority.records import Account
+from nsmark_authority.service import Authority, open_authority
+from nsmark_authority.stamping import Stamp
+from nsmark_authority.statements import (
     Admission,
     Defence,
     Deposit,
@@ -28,18 +38,6 @@ from nsmark.authority.statements import (
     Withdrawal,
     sign_statement,
 )
-from nsmark.core.texts import lines_digest
-from nsmark.errors import (
-    AccessDeniedError,
-    AuthorityError,
-    ConfigError,
-    ConflictError,
-    InputError,
-    KeyFileError,
-    NotFoundError,
-    TransparencyError,
-)
-from nsmark.keyfile.codec import encode_key
 from processes import wait_for
 
 

@@ -14,8 +14,9 @@ from pydantic import ValidationError
 
 from authority_world import ENDPOINT, NAME, KeyOwner
 from handmade_keys import make_identity
-from nsmark.authority.fields import printable_prose
-from nsmark.authority.statements import (
+from nsmark_authority.errors import TransparencyError
+from nsmark_authority.fields import printable_prose
+from nsmark_authority.statements import (
     STATEMENTS,
     Admission,
     AuthorityStatement,
@@ -36,8 +37,7 @@ from nsmark.authority.statements import (
     parse_statement,
     sign_statement,
 )
-from nsmark.errors import TransparencyError
-from nsmark.transparency import Envelope, sign_envelope
+from nsmark_authority.transparency import Envelope, sign_envelope
 
 AUTHORITY = make_identity(9)
 OWNER = KeyOwner(1)

@@ -13,14 +13,15 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, select, text
 
 from authority_world import NAME, KeyOwner, admit, make_authority
-from nsmark.authority.receipt import check_receipt
-from nsmark.authority.service import Authority
-from nsmark.authority.statements import Defence, Deposit, Ruling, Withdrawal
-from nsmark.authority.storage.database import Database, migration_config, parse_url
-from nsmark.authority.storage.tables import METADATA, VIEWS
-from nsmark.errors import AuthorityError, ConfigError, TransparencyError
-from nsmark.transparency import check_consistency, open_checkpoint
-from nsmark.transparency.checkpoint import NoteKey
+from nsmark.errors import ConfigError
+from nsmark_authority.errors import AuthorityError, TransparencyError
+from nsmark_authority.receipt import check_receipt
+from nsmark_authority.service import Authority
+from nsmark_authority.statements import Defence, Deposit, Ruling, Withdrawal
+from nsmark_authority.storage.database import Database, migration_config, parse_url
+from nsmark_authority.storage.tables import METADATA, VIEWS
+from nsmark_authority.transparency import check_consistency, open_checkpoint
+from nsmark_authority.transparency.checkpoint import NoteKey
 from postgres_server import PostgresServer
 from processes import PATIENCE
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from nsmark.authority.uploads import (
+from nsmark.errors import ModelError, NsmarkError
+from nsmark.models.folder import model_digest
+from nsmark_authority.uploads import (
     UploadLimits,
     check_network,
     check_upload,
     check_upload_name,
     wanted_files,
 )
-from nsmark.errors import ModelError, NsmarkError
-from nsmark.models.folder import model_digest
 
 QUICK = settings(
     deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -22,8 +22,8 @@ from pathlib import Path
 import click
 import pytest
 
-from nsmark.cli.authority import command as authority_commands
-from nsmark.cli.client import command as client_commands
+from nsmark_authority.cli.authority import command as authority_commands
+from nsmark_authority.cli.client import command as client_commands
 from processes import PATIENCE, end
 
 PAGE = Path(__file__).parents[2] / "docs" / "authority.md"

@@ -25,15 +25,17 @@ import burning_tasks
 from authority_world import KeyOwner, admit, make_authority, small_key
 from disputing_world import a_second_later, job_of, said_in
 from handmade_keys import make_key
-from nsmark.authority.confined_tasks import Examined, Request, without_secrets
-from nsmark.authority.confinement import Confinement, EndedError, Progress, Workshop
-from nsmark.authority.examining import suspect_identity
-from nsmark.authority.giving_way import NICENESS
-from nsmark.authority.queueing import open_queue
-from nsmark.authority.service import Authority
-from nsmark.authority.statements import Dispute, Suspect
-from nsmark.authority.storage.tables import JOBS
-from nsmark.authority.workbench import (
+from nsmark.payload import PairConfig
+from nsmark_authority.confined_tasks import Examined, Request, without_secrets
+from nsmark_authority.confinement import Confinement, EndedError, Progress, Workshop
+from nsmark_authority.errors import AuthorityError
+from nsmark_authority.examining import suspect_identity
+from nsmark_authority.giving_way import NICENESS
+from nsmark_authority.queueing import open_queue
+from nsmark_authority.service import Authority
+from nsmark_authority.statements import Dispute, Suspect
+from nsmark_authority.storage.tables import JOBS
+from nsmark_authority.workbench import (
     BenchSettings,
     JobWatch,
     LostError,
@@ -42,10 +44,8 @@ from nsmark.authority.workbench import (
     find_controls,
     fraction_done,
 )
-from nsmark.authority.worker import Pace, Worker
-from nsmark.authority.worker import _parser as worker_parser
-from nsmark.errors import AuthorityError
-from nsmark.payload import PairConfig
+from nsmark_authority.worker import Pace, Worker
+from nsmark_authority.worker import _parser as worker_parser
 from processes import PATIENCE, descendants_of, is_running, run, running, wait_for
 
 ROOMY = Confinement(seconds=PATIENCE, memory_bytes=1 << 30)
@@ -65,7 +65,7 @@ def test_a_child_works_on_what_it_is_given_and_knows_nothing_else() -> None:
     assert found["bytes"] == [3, 2 << 20]
     assert found["pid"] != os.getpid()
     # Whoever takes a child over finds no keys of the authority's in its memory.
-    assert "nsmark.authority.service" not in found["modules"]
+    assert "nsmark_authority.service" not in found["modules"]
     assert Progress("adding", 1, 2) in ticks
 
 
@@ -213,7 +213,7 @@ def test_a_broken_control_model_is_the_operator_s_trouble(
     broken.mkdir(parents=True)
     (broken / "config.json").write_text("{}")
     filing = owner.file(authority).entry_id
-    with caplog.at_level(logging.INFO, "nsmark.authority.worker"):
+    with caplog.at_level(logging.INFO, "nsmark_authority.worker"):
         make_worker(authority, controls=(tmp_path / "models",)).run(once=True)
     job = job_of(authority, filing)
     assert (job.state, job.attempts) == ("queued", 0)
@@ -244,7 +244,7 @@ def test_a_fault_of_ours_is_tried_again_and_says_where_it_is(
         raise KeyError("the secret trigger word")
 
     monkeypatch.setattr(worker.bench, "control_set", broken)
-    with caplog.at_level(logging.INFO, "nsmark.authority.worker"):
+    with caplog.at_level(logging.INFO, "nsmark_authority.worker"):
         worker.run(once=True)
     assert "failed: KeyError at test_worker.py:" in caplog.text
     assert "secret" not in caplog.text
@@ -327,7 +327,7 @@ def test_what_somebody_measures_is_not_measured_by_another(
 def test_a_child_ends_when_its_worker_is_killed(tmp_path: Path) -> None:
     code = (
         "import burning_tasks\n"
-        "from nsmark.authority.confinement import Confinement, Workshop\n"
+        "from nsmark_authority.confinement import Confinement, Workshop\n"
         "if __name__ == '__main__':\n"
         "    Workshop(Confinement(seconds=3600), ()).run(burning_tasks.burn_quietly, {})\n"
     )
@@ -364,7 +364,7 @@ def test_what_has_no_job_gets_one(patient: Authority) -> None:
 
 
 def _seconds(time_said: str) -> float:
-    from nsmark.authority.fields import parse_time
+    from nsmark_authority.fields import parse_time
 
     return parse_time(time_said).timestamp()
 
@@ -473,7 +473,7 @@ def test_when_two_disputes_are_about_one_suspect(one: str, other: str, same: boo
 
 def worker_program(*arguments: str) -> list[str]:
     # What gives way to everybody may never be done on a busy machine.
-    return [sys.executable, "-m", "nsmark.authority.worker", "--niceness", "1", *arguments]
+    return [sys.executable, "-m", "nsmark_authority.worker", "--niceness", "1", *arguments]
 
 
 def test_a_worker_ends_with_the_process_that_it_follows(tmp_path: Path) -> None:

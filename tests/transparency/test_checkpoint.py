@@ -8,9 +8,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsmark.errors import TransparencyError
 from nsmark.identity import Identity, PublicKey
-from nsmark.transparency import (
+from nsmark_authority.errors import TransparencyError
+from nsmark_authority.transparency import (
     EMPTY_ROOT,
     MAX_NOTE_BYTES,
     MAX_TREE_SIZE,

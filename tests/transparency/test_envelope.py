@@ -9,9 +9,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsmark.errors import ConfigError, TransparencyError
+from nsmark.errors import ConfigError
 from nsmark.identity import Identity
-from nsmark.transparency import (
+from nsmark_authority.errors import TransparencyError
+from nsmark_authority.transparency import (
     MAX_ENVELOPE_BYTES,
     MAX_PAYLOAD_BYTES,
     Envelope,
@@ -20,7 +21,7 @@ from nsmark.transparency import (
     pre_authentication_encoding,
     sign_envelope,
 )
-from nsmark.transparency.strict_base64 import decode_base64, encode_base64
+from nsmark_authority.transparency.strict_base64 import decode_base64, encode_base64
 
 TYPE = "application/vnd.nsmark.test+json"
 PAYLOAD = b'{"subject":"\xc3\xbf\xc3\xbe>>>???"}'

@@ -20,13 +20,14 @@ tsp = pytest.importorskip("asn1crypto.tsp", reason="needs the authority extra")
 rfc3161_client = pytest.importorskip("rfc3161_client", reason="needs the authority extra")
 from asn1crypto import core  # noqa: E402
 
-from nsmark.errors import FileAccessError, InputError, TransparencyError  # noqa: E402
-from nsmark.transparency.local_authority import LOCAL_POLICY, ROOT_FILE, LocalAuthority  # noqa: E402
-from nsmark.transparency.timestamp import (  # noqa: E402
+from nsmark.errors import FileAccessError, InputError  # noqa: E402
+from nsmark_authority.errors import TransparencyError  # noqa: E402
+from nsmark_authority.transparency.local_authority import LOCAL_POLICY, ROOT_FILE, LocalAuthority  # noqa: E402
+from nsmark_authority.transparency.timestamp import (  # noqa: E402
     check_token,
     read_root_certificates,
 )
-from nsmark.transparency.timestamp_messages import build_request, extract_token  # noqa: E402
+from nsmark_authority.transparency.timestamp_messages import build_request, extract_token  # noqa: E402
 from processes import PATIENCE, running  # noqa: E402
 
 DATA = b"a key file"
@@ -296,7 +297,7 @@ def test_processes_never_share_a_number(authority):
     program = """
 import json, sys
 from pathlib import Path
-from nsmark.transparency.local_authority import LocalAuthority
+from nsmark_authority.transparency.local_authority import LocalAuthority
 authority = LocalAuthority.open(Path(sys.argv[1]))
 print(json.dumps([authority._next_serial() for _ in range(30)]))
 """

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsmark.errors import TransparencyError
-from nsmark.transparency import (
+from nsmark_authority.errors import TransparencyError
+from nsmark_authority.transparency import (
     EMPTY_ROOT,
     MAX_TREE_SIZE,
     CompleteSubtree,

@@ -12,11 +12,12 @@ import pytest
 pytest.importorskip("asn1crypto", reason="needs the authority extra")
 pytest.importorskip("rfc3161_client", reason="needs the authority extra")
 
-from nsmark.errors import TransparencyError, UsageError
-from nsmark.transparency.local_authority import LocalAuthority
-from nsmark.transparency.remote_authority import fetch_token
-from nsmark.transparency.timestamp import check_token
-from nsmark.transparency.timestamp_messages import build_request
+from nsmark.errors import UsageError
+from nsmark_authority.errors import TransparencyError
+from nsmark_authority.transparency.local_authority import LocalAuthority
+from nsmark_authority.transparency.remote_authority import fetch_token
+from nsmark_authority.transparency.timestamp import check_token
+from nsmark_authority.transparency.timestamp_messages import build_request
 from processes import PATIENCE, wait_for
 
 DIGEST = hashlib.sha256(b"a key file").digest()

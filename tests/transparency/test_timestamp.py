@@ -16,20 +16,19 @@ cms = pytest.importorskip("asn1crypto.cms", reason="needs the authority extra")
 rfc3161_client = pytest.importorskip("rfc3161_client", reason="needs the authority extra")
 from asn1crypto import core, parser, tsp  # noqa: E402
 
-from nsmark.errors import (  # noqa: E402
-    ConfigError,
-    InputError,
-    MissingExtraError,
-    TransparencyError,
-    UsageError,
-)
-from nsmark.transparency.local_authority import LocalAuthority  # noqa: E402
-from nsmark.transparency.timestamp import (  # noqa: E402
+from nsmark.errors import ConfigError, InputError, MissingExtraError, UsageError  # noqa: E402
+from nsmark_authority.errors import TransparencyError  # noqa: E402
+from nsmark_authority.transparency.local_authority import LocalAuthority  # noqa: E402
+from nsmark_authority.transparency.timestamp import (  # noqa: E402
     check_token,
     read_root_certificates,
 )
-from nsmark.transparency.timestamp_messages import MAX_TOKEN_BYTES, build_request, extract_token  # noqa: E402
-from nsmark.transparency.token_signing import refused, sign_token  # noqa: E402
+from nsmark_authority.transparency.timestamp_messages import (  # noqa: E402
+    MAX_TOKEN_BYTES,
+    build_request,
+    extract_token,
+)
+from nsmark_authority.transparency.token_signing import refused, sign_token  # noqa: E402
 from processes import PATIENCE  # noqa: E402
 
 DIGEST = hashlib.sha256(b"a key file").digest()

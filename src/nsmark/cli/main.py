@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import chain
 from types import FrameType
 from typing import Any
 
@@ -26,9 +27,6 @@ COMMANDS = {
     "identify": "Find which of many keys' marks a suspect carries.",
     "calibrate": "Measure innocent models under a key and draw its lines.",
     "attack": "Attack a model, to test a mark before a thief does.",
-    "serve": "Run a certification authority: registry, log, receipts, disputes.",
-    "authority": "Look after an authority: back-up, restore, check, tokens.",
-    "client": "File keys with an authority, dispute, check receipts, watch the log.",
     "demo": "Show all of it on a real model, in minutes.",
     "doctor": "Say what is installed, what is missing and how to get it.",
 }
@@ -42,24 +40,34 @@ Example:
 """
 
 
+def other_commands() -> dict[str, dict[str, str]]:
+    """Return the commands that other packages bring, by the package that holds their modules."""
+    from importlib.metadata import entry_points
+
+    return {entry.value: entry.load().COMMANDS for entry in entry_points(group="nsmark.commands")}
+
+
 class LazyGroup(click.Group):
     """A group whose commands live in modules of the same name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order in which they are used."""
-        return list(COMMANDS)
+        """Return the commands in the order in which they are used, then those of other packages."""
+        return [*COMMANDS, *chain(*other_commands().values())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load one command."""
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = import_module(f"nsmark.cli.{cmd_name}").command
-        return command
+        packages = {"nsmark.cli": COMMANDS} if cmd_name in COMMANDS else other_commands()
+        for package, commands in packages.items():
+            if cmd_name in commands:
+                command: click.Command = import_module(f"{package}.{cmd_name}").command
+                return command
+        return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without loading them."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            groups = (COMMANDS, *other_commands().values())
+            formatter.write_dl([row for commands in groups for row in commands.items()])
 
 
 @click.group(

@@ -20,24 +20,23 @@ pytest.importorskip("fastapi", reason="needs the authority extra")
 from authority_server import RunningAuthority, running_authority
 from authority_world import RELEASED, KeyOwner, admit, small_key
 from handmade_keys import make_key
-from nsmark.authority.client import AuthorityClient, TrustedAuthority
-from nsmark.authority.receipt import Receipt
-from nsmark.authority.service import Authority, open_authority
-from nsmark.authority.settings import AuthoritySettings
-from nsmark.authority.statements import Filing, Ruling
 from nsmark.corpus import pool_texts
-from nsmark.errors import (
+from nsmark.errors import ClaimError, UsageError
+from nsmark.keyfile import write_key
+from nsmark.suspects import save_recorded
+from nsmark_authority.client import AuthorityClient, TrustedAuthority
+from nsmark_authority.errors import (
     AccessDeniedError,
     AuthorityError,
-    ClaimError,
     ConflictError,
     NotFoundError,
     RewrittenLogError,
     TransparencyError,
-    UsageError,
 )
-from nsmark.keyfile import write_key
-from nsmark.suspects import save_recorded
+from nsmark_authority.receipt import Receipt
+from nsmark_authority.service import Authority, open_authority
+from nsmark_authority.settings import AuthoritySettings
+from nsmark_authority.statements import Filing, Ruling
 from processes import PATIENCE
 from watched_log import respond, serving
 

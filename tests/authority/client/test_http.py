@@ -7,16 +7,9 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from nsmark.authority.client.http import AuthorityConnection, Body, normalise_url
-from nsmark.errors import (
-    AccessDeniedError,
-    AuthorityError,
-    ConflictError,
-    InputError,
-    NotFoundError,
-    NsmarkError,
-    UsageError,
-)
+from nsmark.errors import InputError, NsmarkError, UsageError
+from nsmark_authority.client.http import AuthorityConnection, Body, normalise_url
+from nsmark_authority.errors import AccessDeniedError, AuthorityError, ConflictError, NotFoundError
 from watched_log import respond, serving
 
 TOKEN = "nsm_0123456789abcdef"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsmark.authority.client.look_alikes import look_alike, looks_of
+from nsmark_authority.client.look_alikes import look_alike, looks_of
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from authority_world import KeyOwner, make_authority
 from handmade_keys import make_identity
-from nsmark.authority.client import monitor as monitor_module
-from nsmark.authority.client.monitor import Monitor, Watch, expected_entries
-from nsmark.authority.client.trust import require_same_time
-from nsmark.authority.statements import entry_id_of
-from nsmark.errors import AuthorityError, InputError
-from nsmark.transparency import open_checkpoint
+from nsmark.errors import InputError
+from nsmark_authority.client import monitor as monitor_module
+from nsmark_authority.client.monitor import Monitor, Watch, expected_entries
+from nsmark_authority.client.trust import require_same_time
+from nsmark_authority.errors import AuthorityError
+from nsmark_authority.statements import entry_id_of
+from nsmark_authority.transparency import open_checkpoint
 from watched_log import MemoryLog, deposit_entry, registration_entry, trusted
 
 PROPERTY = settings(

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from authority_world import KeyOwner, admit
-from nsmark.authority.client.content import read_content, read_suspect
-from nsmark.authority.client.multipart import FilePart, multipart_body
-from nsmark.authority.client.offline import explain, keep_receipt, receipt_path, statement_of
-from nsmark.authority.client.tokens import KeptToken, TokenStore, read_token_file
-from nsmark.authority.manifest import Manifest
-from nsmark.authority.receipt import check_receipt
-from nsmark.authority.service import Authority
-from nsmark.authority.statements import Filing
 from nsmark.errors import EvidenceError, FileAccessError, InputError, ModelError, UsageError
 from nsmark.suspects import save_recorded
+from nsmark_authority.client.content import read_content, read_suspect
+from nsmark_authority.client.multipart import FilePart, multipart_body
+from nsmark_authority.client.offline import explain, keep_receipt, receipt_path, statement_of
+from nsmark_authority.client.tokens import KeptToken, TokenStore, read_token_file
+from nsmark_authority.manifest import Manifest
+from nsmark_authority.receipt import check_receipt
+from nsmark_authority.service import Authority
+from nsmark_authority.statements import Filing
 
 URL = "https://authority.example"
 
@@ -73,9 +73,9 @@ def test_checking_a_receipt_first_does_not_keep_a_process_from_stamping(
     program = """
 import sys
 from pathlib import Path
-from nsmark.authority.receipt import Receipt, check_receipt
-from nsmark.transparency.local_authority import LocalAuthority
-from nsmark.transparency.timestamp_messages import build_request, extract_token
+from nsmark_authority.receipt import Receipt, check_receipt
+from nsmark_authority.transparency.local_authority import LocalAuthority
+from nsmark_authority.transparency.timestamp_messages import build_request, extract_token
 receipt = Receipt.load(Path(sys.argv[1]))
 check_receipt(receipt, receipt.public_key)
 stamps = LocalAuthority.create(Path(sys.argv[2]))

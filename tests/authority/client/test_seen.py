@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from nsmark.authority.client.seen import SeenCheckpoint
-from nsmark.errors import (
+from nsmark.errors import InputError
+from nsmark_authority.client.seen import SeenCheckpoint
+from nsmark_authority.errors import (
     AuthorityError,
-    InputError,
     NotFoundError,
     RewrittenLogError,
     TransparencyError,

@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from nsmark.authority.client.trust import (
+from nsmark.errors import InputError, UsageError
+from nsmark_authority.client.trust import (
     TrustStore,
     config_folder,
     require_same_time,
     require_trusted_receipt,
     require_trusted_time,
 )
-from nsmark.authority.fields import format_time
-from nsmark.authority.receipt import check_receipt
-from nsmark.errors import InputError, TransparencyError, UsageError
-from nsmark.transparency.local_authority import LocalAuthority
+from nsmark_authority.errors import TransparencyError
+from nsmark_authority.fields import format_time
+from nsmark_authority.receipt import check_receipt
+from nsmark_authority.transparency.local_authority import LocalAuthority
 from watched_log import trusted
 
 URL = "https://authority.example"

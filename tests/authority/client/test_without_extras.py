@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from authority_world import KeyOwner
-from nsmark.authority.client.offline import keep_receipt
-from nsmark.authority.service import Authority
+from nsmark_authority.client.offline import keep_receipt
+from nsmark_authority.service import Authority
 
 BLOCKER = """
 import sys
@@ -42,7 +42,7 @@ def run(folder: Path, blocked: tuple[str, ...], *words: str) -> subprocess.Compl
 
 
 def test_the_client_is_imported_without_any_extra(tmp_path):
-    program = "from nsmark.authority.client import AuthorityClient, Monitor, TrustStore; print(1)"
+    program = "from nsmark_authority.client import AuthorityClient, Monitor, TrustStore; print(1)"
 
     done = run(tmp_path, (*SERVICE, *STAMPS, *MODELS), "-c", program)
 

@@ -14,10 +14,10 @@ pytest.importorskip("fastapi", reason="needs the authority extra")
 
 from authority_server import RunningAuthority, running_authority
 from authority_world import KeyOwner
-from nsmark.authority.service import Authority
-from nsmark.authority.web.app import create_app
-from nsmark.authority.web.options import WebOptions
-from nsmark.authority.web.server import WebServer, listen, url_of
+from nsmark_authority.service import Authority
+from nsmark_authority.web.app import create_app
+from nsmark_authority.web.options import WebOptions
+from nsmark_authority.web.server import WebServer, listen, url_of
 
 Serve = Callable[..., str]
 """Serves ``authority`` with the given options, and returns the address."""

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from authority_world import KeyOwner
-from nsmark.authority.service import Authority
+from nsmark_authority.service import Authority
 from processes import PATIENCE
 
 JSON = {"Content-Type": "application/json"}

@@ -13,15 +13,15 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the authority extra")
 
 from authority_world import KeyOwner, make_authority
-from nsmark.authority.receipt import MAX_RECEIPT_BYTES, Receipt, ReceiptDocument
-from nsmark.authority.stamping import roots_pem
-from nsmark.authority.statements import MAX_STATEMENT_BYTES
-from nsmark.authority.web.app import create_app
-from nsmark.authority.web.checkers import MAX_PROCESSES, Checkers, usual_processes
-from nsmark.authority.web.documents import MAX_CHECKED_BYTES
-from nsmark.authority.web.receipts import check_content
-from nsmark.transparency import Envelope
-from nsmark.transparency.envelope import EnvelopeSignature
+from nsmark_authority.receipt import MAX_RECEIPT_BYTES, Receipt, ReceiptDocument
+from nsmark_authority.stamping import roots_pem
+from nsmark_authority.statements import MAX_STATEMENT_BYTES
+from nsmark_authority.transparency import Envelope
+from nsmark_authority.transparency.envelope import EnvelopeSignature
+from nsmark_authority.web.app import create_app
+from nsmark_authority.web.checkers import MAX_PROCESSES, Checkers, usual_processes
+from nsmark_authority.web.documents import MAX_CHECKED_BYTES
+from nsmark_authority.web.receipts import check_content
 from processes import PATIENCE, is_running, wait_for
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from nsmark.authority.web.crowds import Crowd, Uncounted
+from nsmark_authority.web.crowds import Crowd, Uncounted
 from processes import PATIENCE, wait_for
 
 ASK = b"GET /v1/health HTTP/1.1\r\nHost: here\r\n\r\n"

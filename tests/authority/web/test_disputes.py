@@ -14,12 +14,12 @@ import httpx
 import pytest
 
 from authority_world import NAME, KeyOwner, admit, small_key
-from nsmark.authority.manifest import Manifest
-from nsmark.authority.queueing import open_queue
-from nsmark.authority.registry import MAX_ROWS
-from nsmark.authority.service import Authority
-from nsmark.authority.statements import Defence, Deposit, Ruling, Suspect, Withdrawal, entry_id_of
-from nsmark.authority.web.app import create_app
+from nsmark_authority.manifest import Manifest
+from nsmark_authority.queueing import open_queue
+from nsmark_authority.registry import MAX_ROWS
+from nsmark_authority.service import Authority
+from nsmark_authority.statements import Defence, Deposit, Ruling, Suspect, Withdrawal, entry_id_of
+from nsmark_authority.web.app import create_app
 from processes import PATIENCE, wait_for
 
 JSON = {"Content-Type": "application/json"}

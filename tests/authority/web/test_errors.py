@@ -11,22 +11,24 @@ import pytest
 import nsmark.errors
 from authority_server import RunningAuthority
 from authority_world import KeyOwner
-from nsmark.authority.service import Authority
-from nsmark.authority.web.app import create_app
-from nsmark.authority.web.errors import PROBLEM_TYPE, status_of
 from nsmark.errors import (
-    AccessDeniedError,
-    AuthorityError,
     ConfigError,
-    ConflictError,
     EmptyNullSpaceError,
     FileAccessError,
     InputError,
     MissingExtraError,
-    NotFoundError,
     NsmarkError,
+)
+from nsmark_authority.errors import (
+    AccessDeniedError,
+    AuthorityError,
+    ConflictError,
+    NotFoundError,
     TransparencyError,
 )
+from nsmark_authority.service import Authority
+from nsmark_authority.web.app import create_app
+from nsmark_authority.web.errors import PROBLEM_TYPE, status_of
 
 DIGEST = "ab" * 32
 FORM = {"Content-Type": "multipart/form-data; boundary=x"}
@@ -157,7 +159,7 @@ def test_a_bug_is_told_without_its_message(
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
             return await client.get("/bug")
 
-    with caplog.at_level(logging.INFO, "nsmark.authority"):
+    with caplog.at_level(logging.INFO, "nsmark_authority"):
         answer = asyncio.run(ask())
 
     assert answer.status_code == 500

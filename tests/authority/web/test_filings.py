@@ -9,11 +9,11 @@ import pytest
 
 from authority_server import RunningAuthority, file_key
 from authority_world import KeyOwner, admit, small_key
-from nsmark.authority.receipt import Receipt, check_receipt
-from nsmark.authority.service import Authority
-from nsmark.authority.statements import Filing, Withdrawal, entry_id_of
 from nsmark.identity import PublicKey
-from nsmark.transparency.timestamp import read_root_certificates
+from nsmark_authority.receipt import Receipt, check_receipt
+from nsmark_authority.service import Authority
+from nsmark_authority.statements import Filing, Withdrawal, entry_id_of
+from nsmark_authority.transparency.timestamp import read_root_certificates
 from processes import PATIENCE
 
 JSON = {"Content-Type": "application/json"}

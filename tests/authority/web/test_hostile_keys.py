@@ -14,8 +14,8 @@ import pytest
 
 from authority_server import RunningAuthority, file_key, running_authority
 from authority_world import KeyOwner, small_key
-from nsmark.authority.statements import Filing
 from nsmark.keyfile.codec import encode_key
+from nsmark_authority.statements import Filing
 
 ALLOWED_GROWTH_BYTES = 600 << 20
 

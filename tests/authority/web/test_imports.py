@@ -12,13 +12,13 @@ PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 import httpx
-from nsmark.authority.packaged_texts import publish_packaged_texts
-from nsmark.authority.queueing import open_queue
-from nsmark.authority.service import open_authority
-from nsmark.authority.settings import AuthoritySettings
-from nsmark.authority.web.app import create_app
-from nsmark.authority.web.server import WebServer
-import nsmark.cli.serve
+from nsmark_authority.packaged_texts import publish_packaged_texts
+from nsmark_authority.queueing import open_queue
+from nsmark_authority.service import open_authority
+from nsmark_authority.settings import AuthoritySettings
+from nsmark_authority.web.app import create_app
+from nsmark_authority.web.server import WebServer
+import nsmark_authority.cli.serve
 
 settings = AuthoritySettings(folder=Path(sys.argv[1]))
 authority = open_authority(settings)

@@ -6,10 +6,10 @@ import httpx
 import pytest
 
 from authority_world import KeyOwner
-from nsmark.authority.service import Authority
-from nsmark.authority.web.limits import RateLimits, address_group, network_group
-from nsmark.authority.web.options import WebOptions
 from nsmark.errors import ConfigError
+from nsmark_authority.service import Authority
+from nsmark_authority.web.limits import RateLimits, address_group, network_group
+from nsmark_authority.web.options import WebOptions
 from processes import PATIENCE
 
 

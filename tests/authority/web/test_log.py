@@ -11,23 +11,23 @@ import pytest
 
 from authority_server import RunningAuthority, file_key
 from authority_world import KeyOwner, make_authority
-from nsmark.authority.receipt import Receipt
-from nsmark.authority.service import Authority
-from nsmark.authority.statements import entry_id_of
-from nsmark.authority.web.app import create_app
-from nsmark.authority.web.receipts import check_content
 from nsmark.core.texts import decode_lines, lines_digest
 from nsmark.corpus import pool_texts
 from nsmark.identity import PublicKey
 from nsmark.payload.word_list import ordinary_word_list, published_word_list
-from nsmark.transparency import (
+from nsmark_authority.receipt import Receipt
+from nsmark_authority.service import Authority
+from nsmark_authority.statements import entry_id_of
+from nsmark_authority.transparency import (
     NoteKey,
     check_consistency,
     check_inclusion,
     hash_leaf,
     open_checkpoint,
 )
-from nsmark.transparency.strict_base64 import decode_base64
+from nsmark_authority.transparency.strict_base64 import decode_base64
+from nsmark_authority.web.app import create_app
+from nsmark_authority.web.receipts import check_content
 from processes import PATIENCE
 
 JSON = {"Content-Type": "application/json"}

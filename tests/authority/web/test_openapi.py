@@ -13,11 +13,11 @@ import pytest
 
 from authority_server import RunningAuthority, file_key, running_authority
 from authority_world import KeyOwner, small_key
-from nsmark.authority.service import Authority
-from nsmark.authority.statements import entry_id_of
-from nsmark.authority.web.app import create_app
-from nsmark.authority.web.errors import PROBLEM_TYPE
-from nsmark.authority.web.options import WebOptions
+from nsmark_authority.service import Authority
+from nsmark_authority.statements import entry_id_of
+from nsmark_authority.web.app import create_app
+from nsmark_authority.web.errors import PROBLEM_TYPE
+from nsmark_authority.web.options import WebOptions
 
 CHECKS = (
     "not_a_server_error",

@@ -19,22 +19,22 @@ from hypothesis import strategies as st
 from authority_server import RunningAuthority, running_authority
 from authority_world import KeyOwner
 from html_pages import HOSTILE, Tags, ids_of, parse
-from nsmark.authority import records, statements
-from nsmark.authority.service import Authority
-from nsmark.authority.web.app import create_app
-from nsmark.authority.web.documents import MAX_CHECKED_BYTES
-from nsmark.authority.web.errors import PROBLEM_TYPE
-from nsmark.authority.web.pages import words
-from nsmark.authority.web.pages.lists import PAGE_ROWS
-from nsmark.authority.web.pages.proof_steps import proof_steps
-from nsmark.authority.web.pages.rendering import POLICY
-from nsmark.transparency import MemoryTree, hash_leaf, inclusion_proof, tree_root
+from nsmark_authority import records, statements
+from nsmark_authority.service import Authority
+from nsmark_authority.transparency import MemoryTree, hash_leaf, inclusion_proof, tree_root
+from nsmark_authority.web.app import create_app
+from nsmark_authority.web.documents import MAX_CHECKED_BYTES
+from nsmark_authority.web.errors import PROBLEM_TYPE
+from nsmark_authority.web.pages import words
+from nsmark_authority.web.pages.lists import PAGE_ROWS
+from nsmark_authority.web.pages.proof_steps import proof_steps
+from nsmark_authority.web.pages.rendering import POLICY
 from pages_world import FIELDS, World, build_world, page_paths
 from processes import PATIENCE
 
 PAGE = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 ROOT = Path(__file__).parents[3]
-WEB = ROOT / "src/nsmark/authority/web"
+WEB = ROOT / "src/nsmark_authority/web"
 LINK = re.compile(r'(?:href|src|action)="([^"]+)"')
 
 
@@ -441,11 +441,11 @@ def test_files_are_kept_by_browsers_until_they_change(
 
 def test_templates_and_files_are_packed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    patterns = project["tool"]["setuptools"]["package-data"]["nsmark"]
+    patterns = project["tool"]["setuptools"]["package-data"]["nsmark_authority"]
     files = [*(WEB / "templates").iterdir(), *(WEB / "static").iterdir()]
     assert len(files) > 12
     for path in files:
-        name = str(path.relative_to(ROOT / "src/nsmark"))
+        name = str(path.relative_to(ROOT / "src/nsmark_authority"))
         assert any(fnmatch.fnmatch(name, pattern) for pattern in patterns), name
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from authority_server import RunningAuthority, running_authority
-from nsmark.authority.receipt import Receipt, check_receipt
 from nsmark.errors import NsmarkError
 from nsmark.identity import Identity
-from nsmark.transparency import Checkpoint, hash_leaf, sign_checkpoint
+from nsmark_authority.receipt import Receipt, check_receipt
+from nsmark_authority.transparency import Checkpoint, hash_leaf, sign_checkpoint
 from offline_browser import PHONE, WIDE, chromium, require_chromium
 from pages_world import World, build_world, hostile, page_paths, receipt_file
 from processes import PATIENCE

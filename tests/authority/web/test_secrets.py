@@ -10,7 +10,7 @@ import httpx
 
 from authority_server import file_key, running_authority
 from authority_world import KeyOwner, small_key
-from nsmark.authority.statements import entry_id_of
+from nsmark_authority.statements import entry_id_of
 
 
 def unpacked(octets: bytes) -> bytes:

@@ -6,8 +6,8 @@ import httpx
 
 from authority_server import RunningAuthority, file_key
 from authority_world import KeyOwner
-from nsmark.authority.accounts import MAX_LIVE_TOKENS
-from nsmark.authority.service import Authority
+from nsmark_authority.accounts import MAX_LIVE_TOKENS
+from nsmark_authority.service import Authority
 from processes import PATIENCE
 
 

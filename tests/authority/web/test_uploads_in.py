@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from nsmark.authority.web.bodies import Bodies
-from nsmark.authority.web.errors import WebError
-from nsmark.authority.web.options import WebOptions
-from nsmark.authority.web.spool import Spool, Uploader
-from nsmark.authority.web.uploads_in import FormLimits, receive_form
+from nsmark_authority.web.bodies import Bodies
+from nsmark_authority.web.errors import WebError
+from nsmark_authority.web.options import WebOptions
+from nsmark_authority.web.spool import Spool, Uploader
+from nsmark_authority.web.uploads_in import FormLimits, receive_form
 
 LIMITS = FormLimits("files", max_bytes=1000, max_files=3)
 
