@@ -28,8 +28,8 @@ from nsmark.keyfile.codec import encode_key
 from nsmark.models.loading import open_encoder
 from nsmark.payload import PairConfig
 from nsmark.suspects import save_recorded
-from nsmark.verification.decide import Verdict
 from nsmark.verification.questions import key_questions
+from nsmark.verification.verdict import Verdict
 from published_texts import published_texts
 from tiny_models import build_sentence_transformer
 

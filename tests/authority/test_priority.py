@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsmark.authority.priority import Claim, Exhibit, Moment, Outcome, rule
-from nsmark.verification.decide import Verdict
+from nsmark.verification.verdict import Verdict
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DISPUTED = START + timedelta(days=100)

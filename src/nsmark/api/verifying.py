@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nsmark.api.controls import Controls
 from nsmark.api.fresh import FreshTexts, fresh_questions
-from nsmark.api.judging import RULES, Judged, judge
 from nsmark.api.opening import AnySuspect, Opening, basis_on
 from nsmark.core.texts import lines_digest, normalise_text
 from nsmark.corpus import pool_texts
@@ -23,11 +21,12 @@ from nsmark.suspects.base import BatchCallback
 from nsmark.suspects.options import QueryOptions
 from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.calibration import DEFAULT_RATE
-from nsmark.verification.decide import Decision, Verdict
+from nsmark.verification.controls import Controls, owner_controls
 from nsmark.verification.derivations import check_derivations
 from nsmark.verification.measure import Yardstick, ask
 from nsmark.verification.pair_derivations import pair_doubt
 from nsmark.verification.questions import Questions, key_questions
+from nsmark.verification.verdict import RULES, Decision, Verdict, VerdictDetails, judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +103,29 @@ def verify(
         questions = fresh_questions(key, fresh, pool, device, num_pair_texts)
     yardstick = Yardstick(key, basis_on(device), questions)
     name = suspect.name if hasattr(suspect, "name") and not isinstance(suspect, Path) else suspect
-    given = Controls(yardstick, opening, controls, independent)
-    given.ask(on_batch)
+    if controls or independent:
+        innocent = Controls.ask(yardstick, map(opening.open, controls), on_batch)
+    else:
+        innocent = Controls(owner_controls(key))
     evidence = None
     try:
         answers = ask(yardstick.questions, opening.open(suspect), on_batch)
         evidence = yardstick.compare(answers)
         if on_answers is not None:
             on_answers(Answers(yardstick.questions, answers))
-        judged = judge(rule, yardstick, evidence, given, false_accusation_rate, doubt)
+        judged = judge(
+            yardstick,
+            evidence,
+            innocent,
+            rule=rule,
+            rate=false_accusation_rate,
+            pair_doubt=doubt,
+        )
         if independent and unchecked:
             reason = "the key's derivations were not checked"
-            judged = Judged(Decision(Verdict.NOT_SHOWN, (reason,)))
+            judged = VerdictDetails(Decision(Verdict.NOT_SHOWN, (reason,)))
     except EvidenceError as error:
-        judged = Judged(Decision(Verdict.COULD_NOT_MEASURE, (str(error), error.hint)))
+        judged = VerdictDetails(Decision(Verdict.COULD_NOT_MEASURE, (str(error), error.hint)))
     return Report(
         decision=judged.decision,
         rule=rule,
@@ -125,7 +133,7 @@ def verify(
         thresholds=judged.thresholds,
         calibration=judged.calibration,
         controls=tuple(judged.controls),
-        calibrated_by=given.by if judged.thresholds or judged.calibration else None,
+        calibrated_by=innocent.by if judged.thresholds or judged.calibration else None,
         unchecked=tuple(unchecked),
         pair_doubt=doubt,
         fresh=None if fresh is None else fresh.randomness.hex(),

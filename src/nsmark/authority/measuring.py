@@ -34,7 +34,7 @@ from nsmark.suspects.base import BatchCallback, Suspect
 from nsmark.suspects.endpoint import parse_endpoint
 from nsmark.suspects.options import QueryOptions
 from nsmark.suspects.recorded import RecordedOutputs, load_recorded
-from nsmark.verification.decide import Decision, Verdict
+from nsmark.verification.verdict import Decision, Verdict
 
 RULE = "calibrated"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from nsmark.verification.decide import Verdict
+from nsmark.verification.verdict import Verdict
 
 
 class Outcome(StrEnum):

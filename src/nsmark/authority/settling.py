@@ -26,7 +26,7 @@ from nsmark.authority.registry import MAX_ROWS, every_row
 from nsmark.authority.statements import OtherClaim, Ruling, read_statement
 from nsmark.authority.workbench import JobWatch, Workbench, printable, versions
 from nsmark.errors import NotFoundError
-from nsmark.verification.decide import Verdict
+from nsmark.verification.verdict import Verdict
 
 MAX_LATER_CLAIMS = 8
 """Of other owners that are measured, too, although they decide nothing."""

@@ -9,11 +9,10 @@ from typing import Any
 
 from nsmark.keyfile.document import Thresholds
 from nsmark.report.odds import pair_code_in_words
-from nsmark.verification.calibrated_rule import PAIR_WITNESSES, has_pair_code
 from nsmark.verification.calibration import Calibration
-from nsmark.verification.control import Control
-from nsmark.verification.decide import Decision, Verdict
+from nsmark.verification.controls import Control
 from nsmark.verification.measure import STATISTIC_NAMES, Evidence
+from nsmark.verification.verdict import PAIR_WITNESSES, Decision, Verdict, has_pair_code
 
 EXIT_CODES = {Verdict.OWNED: 0, Verdict.NOT_SHOWN: 1, Verdict.COULD_NOT_MEASURE: 3}
 
