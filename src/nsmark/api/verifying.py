@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,18 +22,10 @@ from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.calibration import DEFAULT_RATE
 from nsmark.verification.controls import Controls, owner_controls
 from nsmark.verification.derivations import check_derivations
-from nsmark.verification.measure import Yardstick, ask
+from nsmark.verification.measure import Evidence, Yardstick, ask
 from nsmark.verification.pair_derivations import pair_doubt
-from nsmark.verification.questions import Questions, key_questions
+from nsmark.verification.questions import key_questions
 from nsmark.verification.verdict import RULES, Decision, Verdict, VerdictDetails, judge
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """What was asked, and what the suspect answered."""
-
-    questions: Questions
-    suspect: RecordedOutputs
 
 
 def verify(
@@ -53,7 +44,6 @@ def verify(
     device: str = "auto",
     queries: QueryOptions | None = None,
     on_batch: BatchCallback | None = None,
-    on_answers: Callable[[Answers], None] | None = None,
 ) -> Report:
     """Test whether a suspect carries a key's watermark.
 
@@ -74,7 +64,6 @@ def verify(
         device: Where local models run.
         queries: How endpoints are asked.
         on_batch: Told how many texts are done, and of how many.
-        on_answers: Given what the suspect answered, to draw or to keep it.
 
     Raises:
         KeyFileError: The key is forged: refused before anything is asked.
@@ -107,12 +96,11 @@ def verify(
         innocent = Controls.ask(yardstick, map(opening.open, controls), on_batch)
     else:
         innocent = Controls(owner_controls(key))
-    evidence = None
+    evidence: Evidence | None = None
+    answers: RecordedOutputs | None = None
     try:
-        answers = ask(yardstick.questions, opening.open(suspect), on_batch)
-        evidence = yardstick.compare(answers)
-        if on_answers is not None:
-            on_answers(Answers(yardstick.questions, answers))
+        given = ask(yardstick.questions, opening.open(suspect), on_batch)
+        evidence, answers = yardstick.compare(given), given
         judged = judge(
             yardstick,
             evidence,
@@ -144,6 +132,8 @@ def verify(
         claim=key.signed_claim.claim.to_mapping(),
         versions=library_versions(),
         seconds=time.perf_counter() - started,
+        questions=yardstick.questions,
+        answers=answers,
     )
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from nsmark.api.fresh import FreshTexts
 from nsmark.api.opening import AnySuspect, Opening
-from nsmark.api.verifying import Answers, verify
+from nsmark.api.verifying import verify
 from nsmark.authority.admission import ProgressCallback, Published
 from nsmark.authority.control_models import ControlSource
 from nsmark.authority.outgoing import GuardedTransport, OutgoingPolicy, find_destination
@@ -29,12 +29,11 @@ from nsmark.keyfile.schema import WatermarkKey
 from nsmark.report.html import render_html
 from nsmark.report.pictures import Pictures
 from nsmark.report.report import Report
-from nsmark.report.versions import library_versions
 from nsmark.suspects.base import BatchCallback, Suspect
 from nsmark.suspects.endpoint import parse_endpoint
 from nsmark.suspects.options import QueryOptions
 from nsmark.suspects.recorded import RecordedOutputs, load_recorded
-from nsmark.verification.verdict import Decision, Verdict
+from nsmark.verification.verdict import Verdict
 
 RULE = "calibrated"
 
@@ -167,7 +166,6 @@ def measure(
     if not isinstance(opened, RecordedOutputs) and (owner_model is not None or key.pairs):
         fresh = FreshTexts(owner_model, randomness)
     given = list(controls(key))
-    kept: list[Answers] = []
     report = verify(
         key,
         opened,
@@ -182,9 +180,10 @@ def measure(
         word_list=words,
         pair_word_list=pair_words,
         device=device,
-        on_answers=kept.append,
     )
-    pictures = Pictures.of(key, kept[0].suspect, kept[0].questions) if kept else None
+    pictures = None
+    if report.answers is not None:
+        pictures = Pictures.of(key, report.answers, report.questions)
     return Measurement(report, _notes(key, opened, fresh), render_html(report, pictures))
 
 
@@ -351,18 +350,5 @@ def _require_memory(error: BaseException | None) -> None:
 
 
 def _unmeasured(key: WatermarkKey, name: str, error: NsmarkError) -> Measurement:
-    report = Report(
-        decision=Decision(Verdict.COULD_NOT_MEASURE, (str(error), error.hint)),
-        rule=RULE,
-        evidence=None,
-        thresholds=None,
-        calibrated_by=None,
-        unchecked=(),
-        suspect=name,
-        key_id=key.key_id,
-        key_summary=key.public_view(),
-        claim=key.signed_claim.claim.to_mapping(),
-        versions=library_versions(),
-        seconds=0.0,
-    )
+    report = Report.unmeasured(str(error), error.hint, suspect=name, key=key)
     return Measurement(report, ("the suspect was not asked",), render_html(report, None))
