@@ -50,13 +50,10 @@ from nsmark.identity import OwnershipClaim
 from nsmark.keyfile import WatermarkKey, read_key, write_key
 from nsmark.payload import PayloadConfig, read_texts
 from nsmark.suspects.recorded import RecordedOutputs
-from nsmark.verification.calibrated_rule import decide_calibrated, key_flaw
-from nsmark.verification.calibration import calibrate, controls_like
-from nsmark.verification.control import CHANGED, Control
-from nsmark.verification.controls import owner_controls
-from nsmark.verification.decide import Verdict, decide, paper_thresholds
+from nsmark.verification.controls import Control, Controls, owner_controls
 from nsmark.verification.measure import Statistics, Yardstick
 from nsmark.verification.separation import area_under, roc_curve, separations
+from nsmark.verification.verdict import Verdict, judge
 from nsmark.verification.witnesses import WITNESSES
 from provenance import measured
 
@@ -152,7 +149,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Prepared:
             "seconds_to_mark": json.loads((own / "report.json").read_bytes())["seconds"],
             "seconds_to_calibrate": round(time.perf_counter() - begun, 1),
             "calibration": result.calibration.to_mapping(),
-            "control_models": sorted({c.control.model for c in result.controls}),
+            "control_models": sorted({Control.of(c).model for c in result.controls}),
             "simulated_thefts": len(result.thefts),
             "simulated_thefts_found": sum(d.verdict is Verdict.OWNED for d in result.decisions),
         }
@@ -212,12 +209,11 @@ def start_judge(key_file: Path, rate: float) -> None:
     _JUDGE.update(
         yardstick=yardstick,
         controls=owner_controls(key),
-        flaw=key_flaw(yardstick.key, yardstick.questions),
         rate=rate,
     )
 
 
-def judge(answers: RecordedOutputs) -> dict[str, Any]:
+def judge_answers(answers: RecordedOutputs) -> dict[str, Any]:
     """Measure one suspect and apply both rules."""
     yardstick: Yardstick = _JUDGE["yardstick"]
     controls: list[Control] = _JUDGE["controls"]
@@ -237,17 +233,10 @@ def judge(answers: RecordedOutputs) -> dict[str, Any]:
             "paper": "could_not_measure",
             "error": str(error),
         }
-    rank = yardstick.triggered.rank
-    like = controls_like(controls, evidence.rank, rank)
-    lines = calibrate(
-        like,
-        _JUDGE["rate"],
-        suspect=evidence.untriggered,
-        num_bits=yardstick.key.configuration.num_bits,
-    )
-    decision = decide_calibrated(evidence, lines, controls, _JUDGE["flaw"], rank)
-    plain = [control for control in controls if CHANGED not in control.name]
-    thresholds = paper_thresholds(yardstick.own()[0], [plain[0].triggered])
+    judged = judge(yardstick, evidence, Controls(controls), rate=_JUDGE["rate"])
+    decision, lines = judged.decision, judged.calibration
+    # The paper has one control, the unmarked model, which comes first.
+    by_paper = judge(yardstick, evidence, Controls(controls[:1]), rule="paper").decision
     return {
         "name": answers.name,
         "rank": evidence.rank,
@@ -257,13 +246,13 @@ def judge(answers: RecordedOutputs) -> dict[str, Any]:
         "lines": None if lines is None else {line.name: line.threshold for line in lines.lines},
         "verdict": str(decision.verdict),
         "passed": list(decision.passed),
-        "paper": str(decide(evidence, thresholds).verdict),
+        "paper": str(by_paper.verdict),
     }
 
 
 def judge_changed(answers: RecordedOutputs, change: str, seed: int) -> dict[str, Any]:
     """Judge a suspect behind a change of its outputs."""
-    return judge(changed(answers, change, seed))
+    return judge_answers(changed(answers, change, seed))
 
 
 def judge_all(

@@ -28,7 +28,7 @@ from nsmark.attacks.expression import parse_attack, written
 from nsmark.attacks.plan import UNTOUCHED
 from nsmark.attacks.suite import run_suites
 from nsmark.keyfile import read_key
-from nsmark.verification.calibrated_rule import PAIR_LINES
+from nsmark.verification.verdict import PAIR_LINES
 from provenance import measured, when_measured
 
 Row = dict[str, Any]

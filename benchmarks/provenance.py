@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nsmark.embedding.config import PRESET_VERSIONS
-from nsmark.verification.calibrated_rule import RULE_VERSION
+from nsmark.verification.verdict import RULE_VERSION
 
 Measured = dict[str, Any]
 

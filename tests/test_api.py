@@ -13,7 +13,6 @@ import torch
 
 from conftest import TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING, make_identity
 from nsmark.api import embed, verify
-from nsmark.api.judging import RULES
 from nsmark.core.texts import lines_digest, normalise_text
 from nsmark.corpus import pool_texts, training_texts
 from nsmark.errors import (
@@ -30,6 +29,7 @@ from nsmark.keyfile import Thresholds, WatermarkKey, read_key
 from nsmark.models.folder import model_digest
 from nsmark.payload import derive_payload, published_word_list
 from nsmark.suspects import RecordedOutputs, open_suspect
+from nsmark.verification.verdict import RULES
 
 # Two steps suffice where any result counts as trained; the saved model then cannot verify.
 ANYTHING_GOES = dataclasses.replace(

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from nsmark.embedding.config import PRESET_VERSIONS, preset_config
-from nsmark.verification.calibrated_rule import RULE_VERSION, decide_calibrated
-from nsmark.verification.calibration import calibrate, controls_like
-from nsmark.verification.control import Control
+from nsmark.verification.calibration import calibrate
+from nsmark.verification.controls import Control, controls_like
 from nsmark.verification.measure import Evidence, Statistics
+from nsmark.verification.verdict import RULE_VERSION, decide_calibrated
 
 ROOT = Path(__file__).parent.parent
 RESULTS = sorted(set((ROOT / "docs" / "results").glob("*.md")) - {ROOT / "docs/results/README.md"})
@@ -150,7 +150,7 @@ PRESETS_OF_THESE_VERSIONS = {
     "strong": (11, "47f3aeb97259"),
     "paper": (5, "fd5636787467"),
 }
-RULE_OF_THIS_VERSION = (12, "8956e2ba56ee")
+RULE_OF_THIS_VERSION = (12, "e737d8c6f8a6")
 WHAT_TO_DO = (
     "If {what} now {does}, raise {version}, add a line to docs/results/README.md, and run "
     "python benchmarks/pages.py. In any case put this here: {found}"
@@ -181,7 +181,7 @@ def test_a_preset_does_not_change_without_its_version(preset):
 MODULES_OF_THE_RULE = (
     *(
         f"verification.{name}"
-        for name in ("calibrated_rule", "calibration", "witnesses", "measure")
+        for name in ("verdict", "controls", "calibration", "witnesses", "measure")
     ),
     *(f"core.{name}" for name in ("null_space", "statistics", "pair_code", "pair_wager")),
 )
@@ -252,6 +252,6 @@ def test_the_rule_does_not_change_without_its_version():
     assert found == RULE_OF_THIS_VERSION, WHAT_TO_DO.format(
         what="the rule",
         does="judges the same answers otherwise",
-        version="RULE_VERSION in nsmark.verification.calibrated_rule",
+        version="RULE_VERSION in nsmark.verification.verdict",
         found=found,
     )

@@ -17,7 +17,7 @@ from attacks_table.picture import picture
 from nsmark.attacks.comparison import WITNESSES_IN_WORDS, counted, markdown_table
 from nsmark.attacks.expression import parse_attack
 from nsmark.attacks.plan import UNTOUCHED, names_in
-from nsmark.verification.calibrated_rule import PAIR_WITNESSES
+from nsmark.verification.verdict import PAIR_WITNESSES
 from provenance import when_measured
 
 Document = dict[str, Any]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -24,17 +24,8 @@ from nsmark.keyfile import WatermarkKey, is_encrypted
 from nsmark.keyfile.codec import decode_key
 from nsmark.payload import WordList
 from nsmark.suspects import RecordedOutputs
-from nsmark.verification import Decision, Evidence, Verdict, check_derivations
-from nsmark.verification.calibrated_rule import decide_calibrated, key_flaw
-from nsmark.verification.calibration import (
-    DEFAULT_RATE,
-    Calibration,
-    calibrate,
-    controls_like,
-    lines_for,
-)
-from nsmark.verification.control import CHANGED, Control, control_of
-from nsmark.verification.controls import owner_controls
+from nsmark.verification import Evidence, Verdict, check_derivations, judge
+from nsmark.verification.controls import CHANGED, Control, Controls, owner_controls
 from nsmark.verification.measure import Yardstick, ask
 from nsmark.verification.pair_derivations import pair_doubt
 from nsmark_authority.control_models import ControlSource
@@ -241,7 +232,7 @@ def _check_itself(key: WatermarkKey, device: str, details: dict[str, Any]) -> Ya
     try:
         owner_controls(key)
         yardstick = Yardstick(key, basis_on(device))
-        flaw = key_flaw(yardstick.key, yardstick.questions)
+        flaw = yardstick.flaw
     except (InputError, EvidenceError) as error:
         raise _RefusedError(str(error)) from error
     if flaw is not None:
@@ -269,23 +260,18 @@ def _check_itself(key: WatermarkKey, device: str, details: dict[str, Any]) -> Ya
 def _mapped(answers: RecordedOutputs) -> RecordedOutputs:
     """Return a control behind the paper's linear map, which every innocent may apply."""
     change = linear_map(answers.triggered, np.random.default_rng(0))
-    pairs = None if answers.pair_texts is None else change(answers.pair_texts)
-    name = f"{answers.name}{CHANGED}linear map"
-    return RecordedOutputs(name, change(answers.triggered), change(answers.untriggered), pairs)
+    return answers.changed(f"{answers.name}{CHANGED}linear map", change)
 
 
 def _accepted_controls(
     yardstick: Yardstick, plain: Sequence[Evidence], mapped: Sequence[Evidence]
 ) -> list[str]:
     """Return what speaks against the key: each control it accepts, or reads its marks from."""
-    controls = [control_of(evidence) for evidence in plain]
-    # Once for all: rate, confidence and bits are the same for everybody, the lines are not.
-    drawn = calibrate(controls, DEFAULT_RATE, num_bits=yardstick.key.configuration.num_bits)
+    controls = [Control.of(evidence) for evidence in plain]
     reasons = []
     for evidence in (*plain, *mapped):
-        control = control_of(evidence)
-        others = [other for other in controls if other.model != control.model]
-        decision = _judged(yardstick, evidence, drawn, others, controls)
+        control = Control.of(evidence)
+        decision = judge(yardstick, evidence, Controls(controls, judged=control.model)).decision
         if decision.verdict is Verdict.OWNED:
             passed = ", ".join(decision.passed)
             reasons.append(f"the key accepts the innocent model {control.name!r} ({passed})")
@@ -294,22 +280,6 @@ def _accepted_controls(
             # reason to refuse the key.
             reasons.append(decision.reasons[0])
     return list(dict.fromkeys(reasons))
-
-
-def _judged(
-    yardstick: Yardstick,
-    evidence: Evidence,
-    drawn: Calibration | None,
-    others: Sequence[Control],
-    all_of: Sequence[Control],
-) -> Decision:
-    """Judge one control by the lines that the others draw."""
-    rank = yardstick.triggered.rank
-    like = controls_like(others, evidence.rank, rank)
-    lines = None
-    if like and drawn is not None:
-        lines = replace(drawn, lines=lines_for(drawn, like, evidence.untriggered))
-    return decide_calibrated(evidence, lines, all_of, None, rank)
 
 
 def _sizes(key: WatermarkKey) -> dict[str, Any]:

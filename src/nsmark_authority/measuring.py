@@ -20,16 +20,15 @@ from numpy.typing import NDArray
 from nsmark import verify
 from nsmark.api.fresh import FreshTexts
 from nsmark.api.opening import AnySuspect, Opening
-from nsmark.api.verifying import Answers
 from nsmark.errors import EvidenceError, KeyFileError, NsmarkError
 from nsmark.keyfile import WatermarkKey
-from nsmark.report import Report, library_versions
+from nsmark.report import Report
 from nsmark.report.html import render_html
 from nsmark.report.pictures import Pictures
 from nsmark.suspects import QueryOptions, RecordedOutputs, Suspect, load_recorded
 from nsmark.suspects.base import BatchCallback
 from nsmark.suspects.endpoint import parse_endpoint
-from nsmark.verification import Decision, Verdict
+from nsmark.verification import Verdict
 from nsmark_authority.admission import ProgressCallback, Published
 from nsmark_authority.control_models import ControlSource
 from nsmark_authority.outgoing import GuardedTransport, OutgoingPolicy, find_destination
@@ -166,7 +165,6 @@ def measure(
     if not isinstance(opened, RecordedOutputs) and (owner_model is not None or key.pairs):
         fresh = FreshTexts(owner_model, randomness)
     given = list(controls(key))
-    kept: list[Answers] = []
     report = verify(
         key,
         opened,
@@ -181,9 +179,10 @@ def measure(
         word_list=words,
         pair_word_list=pair_words,
         device=device,
-        on_answers=kept.append,
     )
-    pictures = Pictures.of(key, kept[0].suspect, kept[0].questions) if kept else None
+    pictures = None
+    if report.answers is not None:
+        pictures = Pictures.of(key, report.answers, report.questions)
     return Measurement(report, _notes(key, opened, fresh), render_html(report, pictures))
 
 
@@ -350,18 +349,5 @@ def _require_memory(error: BaseException | None) -> None:
 
 
 def _unmeasured(key: WatermarkKey, name: str, error: NsmarkError) -> Measurement:
-    report = Report(
-        decision=Decision(Verdict.COULD_NOT_MEASURE, (str(error), error.hint)),
-        rule=RULE,
-        evidence=None,
-        thresholds=None,
-        calibrated_by=None,
-        unchecked=(),
-        suspect=name,
-        key_id=key.key_id,
-        key_summary=key.public_view(),
-        claim=key.signed_claim.claim.to_mapping(),
-        versions=library_versions(),
-        seconds=0.0,
-    )
+    report = Report.unmeasured(str(error), error.hint, suspect=name, key=key)
     return Measurement(report, ("the suspect was not asked",), render_html(report, None))

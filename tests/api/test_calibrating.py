@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from conftest import make_identity
+from handmade_keys import innocent_outputs, make_key, pair_outputs, reseal
+from handmade_keys import make_identity as handmade_identity
 from nsmark.api import verify
 from nsmark.api.calibrating import CalibrationSettings, calibrate_key
+from nsmark.api.population import ControlPopulation
 from nsmark.cli.main import main
 from nsmark.corpus import training_texts
 from nsmark.errors import EvidenceError, KeyFileError
 from nsmark.keyfile import read_key, write_key
-from nsmark.verification.controls import owner_controls
+from nsmark.payload import PairConfig
+from nsmark.payload.pairs import choose_pair_words
+from nsmark.payload.word_list import ordinary_word_list
+from nsmark.suspects import open_suspect
+from nsmark.verification.controls import Controls, owner_controls
+from nsmark.verification.measure import ask
 
 SETTINGS = CalibrationSettings(num_tasks=1, steps=5)
 
@@ -38,7 +47,7 @@ def result(tiny_marked, tiny_st, tiny_bert, identity):
 
 def test_the_population_is_measured_and_told(result):
     found, told = result
-    names = [each.name for each in found.controls]
+    names = [each.suspect for each in found.controls]
     assert names[0] == "reference, as it is"
     for kind in ("fine-tuned 1", "pruned 40%", "8-bit weights", "drawn anew", "last 1 layers"):
         assert any(kind in name for name in names), kind
@@ -53,7 +62,7 @@ def test_the_new_key_holds_them_and_is_sealed(result, tmp_path):
     write_key(found.key, tmp_path / "calibrated.nsmark")
     key = read_key(tmp_path / "calibrated.nsmark")
     controls = owner_controls(key)
-    assert [c.name for c in controls] == [m.name for m in found.controls]
+    assert [c.name for c in controls] == [m.suspect for m in found.controls]
     assert all(c.rank is not None for c in controls)
 
 
@@ -68,7 +77,7 @@ def test_verification_with_it_states_a_rate(result, tiny_marked, tiny_st):
 
 def test_thefts_are_simulated_and_judged(result):
     found, _ = result
-    verdicts = {t.name: d.verdict for t, d in zip(found.thefts, found.decisions, strict=True)}
+    verdicts = {t.suspect: d.verdict for t, d in zip(found.thefts, found.decisions, strict=True)}
     assert verdicts["marked, as it is"] == "owned"
     assert verdicts["marked, as it is | linear map"] == "owned"
     areas = {each.name: each.area for each in found.separations}
@@ -76,6 +85,66 @@ def test_thefts_are_simulated_and_judged(result):
     document = json.loads(json.dumps(found.to_mapping()))
     assert len(document["thefts"]) == len(found.thefts)
     assert document["separation"][0]["roc"][0] == [0.0, 0.0]
+
+
+@pytest.fixture(scope="module")
+def paired():
+    return make_key(pairs=PairConfig(size=12, repeats=3))
+
+
+@pytest.fixture(scope="module")
+def population(paired):
+    return ControlPopulation(paired, "cpu", training_texts()[:300], SETTINGS)
+
+
+def test_a_theft_that_only_the_pair_code_shows_is_judged_as_verify_judges(paired, population):
+    stolen = replace(innocent_outputs(paired), pair_texts=pair_outputs(paired, 2.0))
+    controls = Controls(owner_controls(paired))
+    for answers in (stolen, innocent_outputs(paired)):
+        expected = verify(paired, answers).decision
+        found = population.judged(population.thefts("theft", answers)[0], controls)
+        assert (found.verdict, found.passed) == (expected.verdict, expected.passed)
+    behind_a_map = population.judged(population.thefts("theft", stolen)[1], controls)
+    assert behind_a_map.verdict == "owned"
+    assert "pair_code_rate" in behind_a_map.passed
+
+
+def test_models_are_asked_what_verify_asks(paired, population, tiny_st):
+    expected = ask(population.yardstick.questions, open_suspect(tiny_st, device="cpu"))
+    for innocent in (True, False):
+        name, run = population.jobs(tiny_st, "model", innocent=innocent)[0]
+        assert name == "model, as it is"
+        assert run().pair_texts.shape == expected.pair_texts.shape
+
+
+def test_a_pair_code_that_verify_doubts_counts_no_more_here(paired):
+    skipping = paired.pairs.words[0]
+    chosen, skipped = choose_pair_words(
+        paired.signature,
+        ordinary_word_list().words,
+        paired.pairs.config.size,
+        paired.trigger,
+        lambda word: word != skipping,
+    )
+    key = reseal(paired, pairs=replace(paired.pairs, words=chosen, skipped_words=skipped))
+    stolen = replace(innocent_outputs(key), pair_texts=pair_outputs(key, 2.0))
+    population = ControlPopulation(key, "cpu", [], SETTINGS)
+    judged = population.judged(population.thefts("theft", stolen)[0], Controls(owner_controls(key)))
+    assert judged.verdict == verify(key, stolen).verdict == "not_shown"
+
+
+def test_a_control_that_carries_the_pair_code_is_refused(paired, tiny_st):
+    stolen = replace(innocent_outputs(paired), pair_texts=pair_outputs(paired, 2.0))
+    with pytest.raises(EvidenceError, match="carries its pair code"):
+        calibrate_key(
+            paired,
+            handmade_identity(),
+            tiny_st,
+            texts=training_texts()[:300],
+            clean=[stolen],
+            settings=CalibrationSettings(num_tasks=0),
+            device="cpu",
+        )
 
 
 def test_a_marked_control_is_refused(tiny_marked, identity):

@@ -17,8 +17,8 @@ from nsmark.keyfile.codec import encode_key
 from nsmark.models.loading import open_encoder
 from nsmark.payload import PairConfig
 from nsmark.suspects import save_recorded
-from nsmark.verification.decide import Verdict
 from nsmark.verification.questions import key_questions
+from nsmark.verification.verdict import Verdict
 from nsmark_authority.confined_tasks import MeasureRequest, measure_suspect
 from nsmark_authority.control_models import control_models
 from nsmark_authority.measuring import (

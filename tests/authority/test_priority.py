@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsmark.verification.decide import Verdict
+from nsmark.verification import Verdict
 from nsmark_authority.priority import Claim, Exhibit, Moment, Outcome, rule
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -13,15 +13,14 @@ from handmade_keys import innocent_outputs, make_key, owner_outputs
 from nsmark.api import verify
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import Evidence, Statistics, Verdict
-from nsmark.verification.calibrated_rule import (
+from nsmark.verification.calibration import calibrate
+from nsmark.verification.controls import Control
+from nsmark.verification.measure import Yardstick, key_flaw
+from nsmark.verification.questions import key_questions
+from nsmark.verification.verdict import (
     MAX_DERIVED_P_VALUE,
     decide_calibrated,
-    key_flaw,
 )
-from nsmark.verification.calibration import calibrate
-from nsmark.verification.control import Control
-from nsmark.verification.measure import Yardstick
-from nsmark.verification.questions import key_questions
 
 INNOCENT = Statistics(
     extraction_rate=0.05,

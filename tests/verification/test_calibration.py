@@ -14,11 +14,10 @@ from nsmark.errors import ConfigError
 from nsmark.verification.calibration import (
     MIN_MODELS_TO_FIT,
     calibrate,
-    controls_like,
     extraction_by_chance,
     tolerance_factor,
 )
-from nsmark.verification.control import Control
+from nsmark.verification.controls import Control, controls_like
 from nsmark.verification.measure import Statistics
 from nsmark.verification.witnesses import WITNESSES
 

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from nsmark.errors import EvidenceError
 from nsmark.keyfile import Thresholds
-from nsmark.verification import Evidence, Statistics, Verdict, decide, paper_thresholds
-from nsmark.verification.control import Control
+from nsmark.verification import Evidence, Statistics, Verdict, paper_thresholds
+from nsmark.verification.controls import Control
+from nsmark.verification.verdict import decide_by_paper
 
 LINES = Thresholds(min_extraction_rate=0.5, max_matching_degree=50.0)
 
@@ -109,7 +110,7 @@ def test_thresholds_without_a_full_control_are_an_error(owner, controls):
     ],
 )
 def test_either_metric_suffices(rate, degree, verdict):
-    decision = decide(evidence(rate, degree), LINES)
+    decision = decide_by_paper(evidence(rate, degree), LINES)
 
     assert decision.verdict is verdict
     assert decision.reasons
@@ -129,7 +130,7 @@ def test_verdict_is_monotone_in_both_metrics(rate_pair, degree_pair, lines, untr
 
     def verdict(rate, degree):
         measured = evidence(rate, degree, untriggered_rate=untriggered)
-        return decide(measured, thresholds).verdict
+        return decide_by_paper(measured, thresholds).verdict
 
     if verdict(rate, degree) is Verdict.OWNED:
         assert verdict(better_rate, better_degree) is Verdict.OWNED
@@ -142,7 +143,7 @@ def test_verdict_is_monotone_in_both_metrics(rate_pair, degree_pair, lines, untr
 def test_key_that_reads_untriggered_texts_is_refused_whatever_else_was_seen(
     rate, degree, untriggered
 ):
-    decision = decide(evidence(rate, degree, untriggered_rate=untriggered), LINES)
+    decision = decide_by_paper(evidence(rate, degree, untriggered_rate=untriggered), LINES)
 
     assert decision.verdict is Verdict.NOT_SHOWN
     assert "untriggered" in decision.reasons[0]
@@ -161,13 +162,13 @@ def test_matching_degree_of_untriggered_texts_does_not_refuse_a_key():
         untriggered=statistics(0.1, 0.0),
     )
 
-    assert decide(stolen, LINES).verdict is Verdict.OWNED
+    assert decide_by_paper(stolen, LINES).verdict is Verdict.OWNED
 
 
 @settings(max_examples=100, deadline=None)
 @given(rate=rates, degree=degrees, control=st.tuples(rates, degrees))
 def test_key_that_accepts_a_control_is_refused(rate, degree, control):
-    decision = decide(
+    decision = decide_by_paper(
         evidence(rate, degree),
         LINES,
         [Control("fine", statistics(0.0, 100.0)), Control("accused", statistics(*control))],
@@ -178,7 +179,7 @@ def test_key_that_accepts_a_control_is_refused(rate, degree, control):
         assert "refused" in decision.reasons[0]
         assert "accused" in decision.reasons[0]
     else:
-        assert decision == decide(evidence(rate, degree), LINES)
+        assert decision == decide_by_paper(evidence(rate, degree), LINES)
 
 
 def test_key_with_an_inverted_gap_accuses_nobody():
@@ -188,31 +189,24 @@ def test_key_with_an_inverted_gap_accuses_nobody():
     thresholds = paper_thresholds(statistics(0.2, 0.0), [c.triggered for c in controls])
     assert thresholds.min_extraction_rate < 0
 
-    assert decide(evidence(0.0, 100.0), thresholds, controls).verdict is Verdict.NOT_SHOWN
-
-
-@settings(max_examples=50, deadline=None)
-@given(rate=rates, degree=degrees, untriggered=rates)
-def test_without_thresholds_nothing_is_shown(rate, degree, untriggered):
-    decision = decide(evidence(rate, degree, untriggered_rate=untriggered), None)
-
-    assert decision.verdict is Verdict.NOT_SHOWN
-    assert decision.reasons == ("not calibrated by the verifier",)
+    assert decide_by_paper(evidence(0.0, 100.0), thresholds, controls).verdict is Verdict.NOT_SHOWN
 
 
 def test_reasons_name_both_numbers_and_both_lines():
-    reasons = " ".join(decide(evidence(0.123, 87.65), LINES).reasons)
+    reasons = " ".join(decide_by_paper(evidence(0.123, 87.65), LINES).reasons)
 
     for number in ("0.123", "0.500", "87.65", "50.00"):
         assert number in reasons
 
 
 def test_notes_of_the_measurement_are_among_the_reasons():
-    assert "a note" in decide(evidence(0.9, 1.0, notes=["a note"]), LINES).reasons
+    assert "a note" in decide_by_paper(evidence(0.9, 1.0, notes=["a note"]), LINES).reasons
 
 
 def test_same_input_gives_the_same_words():
-    assert decide(evidence(0.3, 42.0), LINES) == decide(evidence(0.3, 42.0), LINES)
+    assert decide_by_paper(evidence(0.3, 42.0), LINES) == decide_by_paper(
+        evidence(0.3, 42.0), LINES
+    )
 
 
 def test_verdicts_are_spelled_as_in_the_specification():

@@ -23,9 +23,10 @@ from nsmark.core import (
 )
 from nsmark.errors import EvidenceError
 from nsmark.suspects import RecordedOutputs
-from nsmark.verification import STATISTIC_NAMES, Statistics, Verdict, decide, measure
+from nsmark.verification import STATISTIC_NAMES, Statistics, Verdict, measure
 from nsmark.verification.measure import Yardstick
 from nsmark.verification.questions import key_questions
+from nsmark.verification.verdict import decide_by_paper
 from spec_names import OWN_STATISTICS, STATISTICS
 
 
@@ -117,7 +118,7 @@ def test_another_owners_model_is_innocent_under_this_key(key):
     evidence = measure(key, owner_outputs(other))
 
     assert evidence.triggered.invariant_matching_degree > 10
-    assert decide(evidence, key.thresholds).verdict is Verdict.NOT_SHOWN
+    assert decide_by_paper(evidence, key.thresholds).verdict is Verdict.NOT_SHOWN
 
 
 # --- linear maps ---
@@ -133,7 +134,7 @@ def test_uniform_linear_map_leaves_the_matching_degree_near_zero(seed, key, own)
     assert evidence.triggered.invariant_matching_degree < 0.01
     assert evidence.triggered.matching_degree < 0.01
     assert evidence.triggered.subspace_overlap == pytest.approx(1, abs=1e-6)
-    assert decide(evidence, key.thresholds).verdict is not Verdict.COULD_NOT_MEASURE
+    assert decide_by_paper(evidence, key.thresholds).verdict is not Verdict.COULD_NOT_MEASURE
 
 
 def test_uniform_map_hides_the_signature_but_not_the_null_space(key, own):
@@ -142,7 +143,7 @@ def test_uniform_map_hides_the_signature_but_not_the_null_space(key, own):
     evidence = measure(key, mapped_outputs(own, matrix))
 
     assert evidence.triggered.extraction_rate < key.thresholds.min_extraction_rate
-    assert decide(evidence, key.thresholds).verdict is Verdict.OWNED
+    assert decide_by_paper(evidence, key.thresholds).verdict is Verdict.OWNED
 
 
 def test_answers_rounded_to_single_precision_still_match(key, own):
@@ -232,7 +233,7 @@ def test_untriggered_outputs_are_compared_with_the_owners_untriggered_ones(key, 
     assert straight.untriggered.matching_degree < 0.01
     assert crossed.untriggered.matching_degree > 1
     assert crossed.untriggered.extraction_rate == 1.0
-    assert decide(crossed, key.thresholds).verdict is Verdict.NOT_SHOWN
+    assert decide_by_paper(crossed, key.thresholds).verdict is Verdict.NOT_SHOWN
 
 
 def test_order_of_the_texts_matters(key, own):
@@ -309,7 +310,7 @@ def test_stolen_model_behind_a_map_to_another_dimension_is_found(key, own):
         evidence = measure(key, mapped_outputs(own, matrix))
         assert evidence.triggered.extraction_rate is None
         assert evidence.triggered.invariant_matching_degree < 0.01
-        assert decide(evidence, key.thresholds).verdict is Verdict.OWNED
+        assert decide_by_paper(evidence, key.thresholds).verdict is Verdict.OWNED
 
 
 def test_dead_dimensions_are_counted_and_left_out(key, own):
@@ -459,7 +460,7 @@ def test_marked_model_is_found_in_its_folder_and_in_its_recorded_answers(tiny_ma
     assert evidence.triggered.extraction_rate > 0.9
     assert evidence.triggered.invariant_matching_degree < 1
     assert evidence.untriggered.extraction_rate < key.thresholds.min_extraction_rate
-    assert decide(evidence, key.thresholds).verdict is Verdict.OWNED
+    assert decide_by_paper(evidence, key.thresholds).verdict is Verdict.OWNED
 
 
 def test_reference_model_is_innocent_under_the_key_of_its_marked_copy(tiny_marked, tiny_st):
@@ -467,7 +468,7 @@ def test_reference_model_is_innocent_under_the_key_of_its_marked_copy(tiny_marke
 
     evidence = measure(tiny_marked.key, open_suspect(tiny_st, device="cpu"))
 
-    assert decide(evidence, tiny_marked.key.thresholds).verdict is Verdict.NOT_SHOWN
+    assert decide_by_paper(evidence, tiny_marked.key.thresholds).verdict is Verdict.NOT_SHOWN
 
 
 # --- innocents that once were accused ---

@@ -26,17 +26,17 @@ from nsmark.payload import PairConfig
 from nsmark.payload.pairs import derive_pair_texts
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import Evidence, Statistics, Verdict, measure
-from nsmark.verification.calibrated_rule import (
+from nsmark.verification.calibration import calibrate
+from nsmark.verification.controls import Control
+from nsmark.verification.measure import Yardstick
+from nsmark.verification.questions import key_questions
+from nsmark.verification.verdict import (
     MAX_PAIR_P_VALUE,
     MAX_WAGER_P_VALUE,
     decide_calibrated,
     describe_pairs,
     has_pair_code,
 )
-from nsmark.verification.calibration import calibrate
-from nsmark.verification.control import Control
-from nsmark.verification.measure import Yardstick
-from nsmark.verification.questions import key_questions
 
 SIZES = PairConfig(size=12, repeats=3)
 RANDOMNESS = bytes(range(16))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsmark.verification.control import Control
+from nsmark.verification.controls import Control
 from nsmark.verification.measure import Statistics
 from nsmark.verification.separation import area_under, roc_curve, separations
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nsmark.api.gauging import CalibrationSettings, Gauge, Measured
 from nsmark.api.opening import AnySuspect
+from nsmark.api.population import CalibrationSettings, ControlPopulation
 from nsmark.errors import EvidenceError, KeyFileError, NsmarkError
 from nsmark.identity.keys import Identity
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.models.folder import model_digest
-from nsmark.verification.calibrated_rule import key_flaw
-from nsmark.verification.calibration import Calibration, calibrate, controls_like
-from nsmark.verification.control import Control
-from nsmark.verification.decide import Decision
+from nsmark.verification.calibration import Calibration, calibrate
+from nsmark.verification.controls import Control, Controls, controls_like
+from nsmark.verification.measure import Evidence
 from nsmark.verification.separation import Separation, separations
+from nsmark.verification.verdict import Decision, refusal_by_controls
 
 ModelCallback = Callable[[int, int, str], None]
 """Told how many models are measured, of how many, and which comes next."""
@@ -29,8 +29,8 @@ class CalibrationResult:
 
     key: WatermarkKey
     calibration: Calibration
-    controls: list[Measured]
-    thefts: list[Measured] = field(default_factory=list)
+    controls: list[Evidence]
+    thefts: list[Evidence] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     """Of the simulated thefts, by the lines just drawn."""
     separations: list[Separation] = field(default_factory=list)
@@ -55,9 +55,8 @@ class CalibrationResult:
         }
 
 
-def _shown(measured: Measured) -> dict[str, Any]:
-    values = measured.control.triggered.to_mapping()
-    return {"name": measured.name, "rank": measured.evidence.rank, **values}
+def _shown(measured: Evidence) -> dict[str, Any]:
+    return {"name": measured.suspect, "rank": measured.rank, **measured.counted.to_mapping()}
 
 
 def calibrate_key(
@@ -99,17 +98,17 @@ def calibrate_key(
             f"{owner_model} does not hold the model that the key names",
             "give the folder that `nsmark embed` wrote, unchanged",
         )
-    gauge = Gauge(key, device, texts, settings)
+    population = ControlPopulation(key, device, texts, settings)
     jobs = [
-        *gauge.jobs(reference, "reference", innocent=True),
-        *gauge.given(clean),
+        *population.jobs(reference, "reference", innocent=True),
+        *population.given(clean),
     ]
-    by_another = gauge.by_another(reference) if settings.other_owner else None
+    by_another = population.by_another(reference) if settings.other_owner else None
     if by_another is not None:
         jobs.append(by_another)
-    stolen = [] if owner_model is None else gauge.jobs(owner_model, "marked", innocent=False)
+    stolen = [] if owner_model is None else population.jobs(owner_model, "marked", innocent=False)
     total = len(jobs) + len(stolen)
-    controls: list[Measured] = []
+    controls: list[Evidence] = []
     not_made: list[str] = []
     for number, (name, run) in enumerate(jobs):
         if on_model is not None:
@@ -122,36 +121,32 @@ def calibrate_key(
                 raise
             not_made.append(f"{name}: not made: {error}")
             continue
-        controls += gauge.controls(name, answers)
-    _refuse_marked(controls)
-    plain = [each.control for each in controls]
-    compared = controls_like(plain, gauge.rank, gauge.rank)
+        controls += population.controls(name, answers)
+    measured = [Control.of(each) for each in controls]
+    refusal = refusal_by_controls(measured)
+    if refusal is not None:
+        raise EvidenceError(
+            f"a control carries the mark: {refusal}",
+            "give models that were not made from the marked one",
+        )
+    rank = population.yardstick.triggered.rank
+    compared = controls_like(measured, rank, rank)
     calibration = calibrate(compared, settings.rate, num_bits=key.configuration.num_bits)
     assert calibration is not None  # noqa: S101 - the reference itself is a control
-    thefts: list[Measured] = []
+    thefts: list[Evidence] = []
     for number, (name, run) in enumerate(stolen, len(jobs)):
         if on_model is not None:
             on_model(number, total, name)
-        thefts += gauge.thefts(name, run())
+        thefts += population.thefts(name, run())
     if on_model is not None:
         on_model(total, total, "done")
-    flaw = key_flaw(gauge.yardstick.key, gauge.yardstick.questions)
     return CalibrationResult(
-        key=replace(key, controls=tuple(each.record() for each in controls)).sealed_by(identity),
+        key=replace(key, controls=tuple(each.record() for each in measured)).sealed_by(identity),
         calibration=calibration,
         controls=controls,
         thefts=thefts,
-        decisions=[gauge.judged(theft, plain, flaw) for theft in thefts],
-        separations=separations(compared, [theft.control for theft in thefts]),
+        decisions=[population.judged(theft, Controls(measured)) for theft in thefts],
+        separations=separations(compared, [Control.of(theft) for theft in thefts]),
         compared=compared,
         not_made=not_made,
     )
-
-
-def _refuse_marked(controls: Sequence[Measured]) -> None:
-    for control in controls:
-        if (control.control.triggered.extraction_rate or 0.0) >= 0.5:
-            raise EvidenceError(
-                f"the control {control.name!r} carries the mark",
-                "give models that were not made from the marked one",
-            )

@@ -10,24 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nsmark.api.controls import Controls
-from nsmark.api.judging import judge
-from nsmark.api.opening import Opening
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.errors import EmbeddingError
 from nsmark.identity.signing import SignedClaim
-from nsmark.keyfile.document import ControlRecord, KeyConfiguration, Thresholds
+from nsmark.keyfile.document import KeyConfiguration, Thresholds
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.models.model_card import ModelProvenance
 from nsmark.payload.payload import WatermarkPayload
 from nsmark.report.versions import library_versions
 from nsmark.suspects.recorded import RecordedOutputs
-from nsmark.verification.calibrated_rule import unshown_marks
-from nsmark.verification.calibration import DEFAULT_RATE
-from nsmark.verification.controls import RANK
-from nsmark.verification.decide import Verdict, paper_thresholds
-from nsmark.verification.measure import Evidence, Yardstick, measure
+from nsmark.verification.controls import Control, Controls
+from nsmark.verification.measure import Evidence, Yardstick
 from nsmark.verification.questions import key_questions
+from nsmark.verification.verdict import Verdict, judge, paper_thresholds, unshown_marks
 from nsmark.verification.witnesses import EXTRACTION
 
 if TYPE_CHECKING:
@@ -52,23 +47,20 @@ def enroll(
     """Build the key from the saved model's outputs, and refuse one that does not show it."""
     answers = _answers("owner", payload, saved.encode)
     draft = _draft_key(payload, signed_claim, saved, training.extractor, config, digest, answers)
-    own = measure(draft, answers)
-    control = measure(draft, _answers("reference", payload, reference.encode))
-    record = ControlRecord(
-        name="reference",
-        triggered=control.triggered.to_mapping() | {RANK: float(control.rank)},
-        untriggered=control.untriggered.to_mapping(),
-    )
+    yardstick = Yardstick(draft)
+    own = yardstick.compare(answers)
+    evidence = yardstick.compare(_answers("reference", payload, reference.encode))
+    control = Control("reference", evidence.triggered, evidence.rank, evidence.untriggered)
     thresholds = paper_thresholds(own.triggered, [control.triggered])
-    key = replace(draft, thresholds=thresholds, controls=(record,))
-    missing = _not_shown(key, own, answers)
+    key = replace(draft, thresholds=thresholds, controls=(control.record(),))
+    missing = _not_shown(yardstick, own, answers, control)
     if missing:
         raise EmbeddingError(
             f"the saved model does not verify: {'; '.join(missing)}",
             "train longer (--max-steps), with a more varied corpus or a larger model; nothing was "
             "written",
         )
-    return key, own, control
+    return key, own, evidence
 
 
 def own_check(
@@ -86,14 +78,14 @@ def own_check(
     return unshown
 
 
-def _not_shown(key: WatermarkKey, own: Evidence, answers: RecordedOutputs) -> Sequence[str]:
+def _not_shown(
+    yardstick: Yardstick, own: Evidence, answers: RecordedOutputs, control: Control
+) -> Sequence[str]:
     """Return what keeps a verifier from reading every mark that was asked for."""
-    yardstick = Yardstick(key)
-    found = unshown_marks(key, yardstick.questions, answers)
+    found = unshown_marks(yardstick.key, yardstick.questions, answers)
     if found:
         return found
-    controls = Controls(yardstick, Opening(key), (), independent=False)
-    judged = judge("calibrated", yardstick, own, controls, DEFAULT_RATE)
+    judged = judge(yardstick, own, Controls([control]))
     if judged.decision.verdict is not Verdict.OWNED:
         return judged.decision.reasons
     line = judged.calibration.line(EXTRACTION.name) if judged.calibration else None

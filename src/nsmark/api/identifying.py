@@ -29,7 +29,6 @@ from nsmark.report.identified import Finding, Identification, IdentificationPlan
 from nsmark.suspects.base import Suspect, open_suspect
 from nsmark.suspects.options import QueryOptions, QueryPlan
 from nsmark.suspects.recorded import RecordedOutputs
-from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE
 from nsmark.verification.identification import (
     PairChoice,
     PairCode,
@@ -41,6 +40,7 @@ from nsmark.verification.identification import (
 )
 from nsmark.verification.pair_derivations import pair_doubt
 from nsmark.verification.side_by_side import all_of
+from nsmark.verification.verdict import is_identified
 
 DEFAULT_REPEATS = 6
 MOST_REMOTE_QUERIES = 20_000
@@ -368,14 +368,13 @@ def identify(
 
 
 def _judged(finding: Finding, reading: PairReading, num_keys: int) -> Finding:
-    corrected = min(1.0, reading.p_value * num_keys)
     return replace(
         finding,
         pairs=len(reading.scores),
         rate=reading.rate,
         p_value=reading.p_value,
-        corrected_p_value=corrected,
-        found=corrected <= MAX_PAIR_P_VALUE and finding.doubt is None,
+        corrected_p_value=min(1.0, reading.p_value * num_keys),
+        found=is_identified(reading, num_keys, finding.doubt),
     )
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nsmark.api.controls import Controls
 from nsmark.api.fresh import FreshTexts, fresh_questions
-from nsmark.api.judging import RULES, Judged, judge
 from nsmark.api.opening import AnySuspect, Opening, basis_on
 from nsmark.core.texts import lines_digest, normalise_text
 from nsmark.corpus import pool_texts
@@ -23,19 +20,12 @@ from nsmark.suspects.base import BatchCallback
 from nsmark.suspects.options import QueryOptions
 from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.calibration import DEFAULT_RATE
-from nsmark.verification.decide import Decision, Verdict
+from nsmark.verification.controls import Controls, owner_controls
 from nsmark.verification.derivations import check_derivations
-from nsmark.verification.measure import Yardstick, ask
+from nsmark.verification.measure import Evidence, Yardstick, ask
 from nsmark.verification.pair_derivations import pair_doubt
-from nsmark.verification.questions import Questions, key_questions
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """What was asked, and what the suspect answered."""
-
-    questions: Questions
-    suspect: RecordedOutputs
+from nsmark.verification.questions import key_questions
+from nsmark.verification.verdict import RULES, Decision, Verdict, VerdictDetails, judge
 
 
 def verify(
@@ -54,7 +44,6 @@ def verify(
     device: str = "auto",
     queries: QueryOptions | None = None,
     on_batch: BatchCallback | None = None,
-    on_answers: Callable[[Answers], None] | None = None,
 ) -> Report:
     """Test whether a suspect carries a key's watermark.
 
@@ -75,7 +64,6 @@ def verify(
         device: Where local models run.
         queries: How endpoints are asked.
         on_batch: Told how many texts are done, and of how many.
-        on_answers: Given what the suspect answered, to draw or to keep it.
 
     Raises:
         KeyFileError: The key is forged: refused before anything is asked.
@@ -104,20 +92,28 @@ def verify(
         questions = fresh_questions(key, fresh, pool, device, num_pair_texts)
     yardstick = Yardstick(key, basis_on(device), questions)
     name = suspect.name if hasattr(suspect, "name") and not isinstance(suspect, Path) else suspect
-    given = Controls(yardstick, opening, controls, independent)
-    given.ask(on_batch)
-    evidence = None
+    if controls or independent:
+        innocent = Controls.ask(yardstick, map(opening.open, controls), on_batch)
+    else:
+        innocent = Controls(owner_controls(key))
+    evidence: Evidence | None = None
+    answers: RecordedOutputs | None = None
     try:
-        answers = ask(yardstick.questions, opening.open(suspect), on_batch)
-        evidence = yardstick.compare(answers)
-        if on_answers is not None:
-            on_answers(Answers(yardstick.questions, answers))
-        judged = judge(rule, yardstick, evidence, given, false_accusation_rate, doubt)
+        given = ask(yardstick.questions, opening.open(suspect), on_batch)
+        evidence, answers = yardstick.compare(given), given
+        judged = judge(
+            yardstick,
+            evidence,
+            innocent,
+            rule=rule,
+            rate=false_accusation_rate,
+            pair_doubt=doubt,
+        )
         if independent and unchecked:
             reason = "the key's derivations were not checked"
-            judged = Judged(Decision(Verdict.NOT_SHOWN, (reason,)))
+            judged = VerdictDetails(Decision(Verdict.NOT_SHOWN, (reason,)))
     except EvidenceError as error:
-        judged = Judged(Decision(Verdict.COULD_NOT_MEASURE, (str(error), error.hint)))
+        judged = VerdictDetails(Decision(Verdict.COULD_NOT_MEASURE, (str(error), error.hint)))
     return Report(
         decision=judged.decision,
         rule=rule,
@@ -125,7 +121,7 @@ def verify(
         thresholds=judged.thresholds,
         calibration=judged.calibration,
         controls=tuple(judged.controls),
-        calibrated_by=given.by if judged.thresholds or judged.calibration else None,
+        calibrated_by=innocent.by if judged.thresholds or judged.calibration else None,
         unchecked=tuple(unchecked),
         pair_doubt=doubt,
         fresh=None if fresh is None else fresh.randomness.hex(),
@@ -136,6 +132,8 @@ def verify(
         claim=key.signed_claim.claim.to_mapping(),
         versions=library_versions(),
         seconds=time.perf_counter() - started,
+        questions=yardstick.questions,
+        answers=answers,
     )
 
 

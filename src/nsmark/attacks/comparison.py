@@ -15,8 +15,8 @@ from nsmark.report.html.blocks import figure, paragraph, section, table
 from nsmark.report.html.document import document
 from nsmark.report.html.markup import element
 from nsmark.report.html.svg.pareto import Point, pareto_plot
-from nsmark.verification.calibrated_rule import PAIR_LINES
 from nsmark.verification.measure import STATISTIC_NAMES
+from nsmark.verification.verdict import PAIR_LINES
 
 _USELESS = 0.5
 """A similarity that has lost so much is drawn at the edge."""

@@ -123,7 +123,7 @@ def command(
       nsmark calibrate owner.nsmark --identity a.pem --reference m --out new --report page.html
     """
     from nsmark.api.calibrating import calibrate_key
-    from nsmark.api.gauging import CalibrationSettings
+    from nsmark.api.population import CalibrationSettings
     from nsmark.corpus import training_texts
     from nsmark.files import ensure_new_file, write_atomic
     from nsmark.keyfile import write_key
@@ -185,13 +185,14 @@ def page_facts(
     """
     from nsmark.report import library_versions
     from nsmark.report.html import CalibrationFacts
+    from nsmark.verification.controls import Control
 
     return CalibrationFacts(
         owner=former.signed_claim.claim.owner,
         calibration=result.calibration,
         controls=result.compared,
         num_cut=len(result.controls) - len(result.compared),
-        thefts=[theft.control for theft in result.thefts],
+        thefts=[Control.of(theft) for theft in result.thefts],
         decisions=result.decisions,
         separations=result.separations,
         not_made=result.not_made,
@@ -228,7 +229,7 @@ def describe(result: CalibrationResult) -> str:
     lines += [one_line(each) for each in result.not_made]
     if result.thefts:
         pairs = zip(result.thefts, result.decisions, strict=True)
-        missed = [(theft.name, d) for theft, d in pairs if d.verdict != "owned"]
+        missed = [(theft.suspect, d) for theft, d in pairs if d.verdict != "owned"]
         count = len(result.thefts)
         lines += ["", f"{count - len(missed)} of {count} simulated thefts would be found"]
         for name, decision in missed:

@@ -22,7 +22,6 @@ from nsmark.errors import UsageError
 
 if TYPE_CHECKING:
     from nsmark.api.fresh import FreshTexts
-    from nsmark.api.verifying import Answers
     from nsmark.suspects.options import QueryOptions
 
 _file = click.Path(dir_okay=False, path_type=Path)
@@ -30,23 +29,11 @@ _file = click.Path(dir_okay=False, path_type=Path)
 
 def unmeasured(reason: str) -> dict[str, Any]:
     """Return the document of a verification that ended before a report: its names, all null."""
-    from nsmark.report import Report, library_versions
-    from nsmark.verification import Decision, Verdict
+    from nsmark.report import Report
 
-    report = Report(
-        decision=Decision(Verdict.COULD_NOT_MEASURE, (reason,)),
-        rule="calibrated",
-        evidence=None,
-        thresholds=None,
-        calibrated_by=None,
-        unchecked=(),
-        suspect="",
-        key_id="",
-        claim={},
-        versions=library_versions(),
-        seconds=0.0,
+    return Report.unmeasured(reason).to_mapping() | dict.fromkeys(
+        ("rule", "suspect", "key_id", "claim", "seconds")
     )
-    return report.to_mapping() | dict.fromkeys(("rule", "suspect", "key_id", "claim", "seconds"))
 
 
 def fresh_texts(owner_model: Path | None, randomness: str | None) -> FreshTexts | None:
@@ -186,7 +173,6 @@ def command(
     for path in filter(None, (report_file, record_file)):
         ensure_new_file(path)
     key = load_key(key_file, key_passphrase_file)
-    kept: list[Answers] = []
     with progress_bar("asking", quiet) as update:
         report = verify(
             key,
@@ -203,19 +189,17 @@ def command(
             num_pair_texts=pair_texts,
             device=device,
             on_batch=lambda done, total: update(done, total, "texts"),
-            on_answers=kept.append,
         )
-    if record_file is not None and kept:
-        answers = kept[0].suspect
+    answers = report.answers
+    if record_file is not None and answers is not None:
         save_recorded(record_file, answers.triggered, answers.untriggered, answers.pair_texts)
     if report_file is not None:
         from nsmark.report.html import render_html
         from nsmark.report.pictures import Pictures
 
         pictures = None
-        if kept:
-            answers, questions = kept[0].suspect, kept[0].questions
-            pictures = Pictures.of(key, answers, questions, show_table=show_table)
+        if answers is not None:
+            pictures = Pictures.of(key, answers, report.questions, show_table=show_table)
         write_atomic(report_file, render_html(report, pictures).encode("utf-8"))
     document = report.to_mapping()
     if report.exit_code == 3:

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from nsmark.core.pair_code import PairReading
 from nsmark.core.pair_wager import PairWager
-from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE
+from nsmark.verification.verdict import MAX_PAIR_P_VALUE
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Near the end of what a float can hold, tails are rounded down to 0.

@@ -8,12 +8,15 @@ from datetime import datetime
 from typing import Any
 
 from nsmark.keyfile.document import Thresholds
+from nsmark.keyfile.schema import WatermarkKey
 from nsmark.report.odds import pair_code_in_words
-from nsmark.verification.calibrated_rule import PAIR_WITNESSES, has_pair_code
+from nsmark.report.versions import library_versions
+from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.calibration import Calibration
-from nsmark.verification.control import Control
-from nsmark.verification.decide import Decision, Verdict
+from nsmark.verification.controls import Control
 from nsmark.verification.measure import STATISTIC_NAMES, Evidence
+from nsmark.verification.questions import Questions
+from nsmark.verification.verdict import PAIR_WITNESSES, Decision, Verdict, has_pair_code
 
 EXIT_CODES = {Verdict.OWNED: 0, Verdict.NOT_SHOWN: 1, Verdict.COULD_NOT_MEASURE: 3}
 
@@ -68,6 +71,30 @@ class Report:
     """What of the key is no secret."""
     asked: tuple[datetime, datetime] | None = None
     """When the measurement began and ended."""
+    questions: Questions | None = field(default=None, repr=False)
+    """What was asked; not part of the document."""
+    answers: RecordedOutputs | None = field(default=None, repr=False)
+    """What the suspect answered, if it did: to be drawn, or kept. Not part of the document."""
+
+    @classmethod
+    def unmeasured(
+        cls, *reasons: str, suspect: str = "", key: WatermarkKey | None = None
+    ) -> Report:
+        """Return the report of a verification that ended before the suspect was measured."""
+        return cls(
+            decision=Decision(Verdict.COULD_NOT_MEASURE, reasons),
+            rule="calibrated",
+            evidence=None,
+            thresholds=None,
+            calibrated_by=None,
+            unchecked=(),
+            suspect=suspect,
+            key_id="" if key is None else key.key_id,
+            key_summary={} if key is None else key.public_view(),
+            claim={} if key is None else key.signed_claim.claim.to_mapping(),
+            versions=library_versions(),
+            seconds=0.0,
+        )
 
     @property
     def verdict(self) -> Verdict:
@@ -147,7 +174,7 @@ class Report:
     def to_text(self) -> str:
         """Return a page for people."""
         # The owner chose his name: with control characters in it he could rewrite this page.
-        owner, suspect = _printable(self.claim["owner"]), _printable(self.suspect)
+        owner, suspect = _printable(self.claim.get("owner", "")), _printable(self.suspect)
         words = {
             Verdict.OWNED: f"OWNED: {suspect} carries the mark of {owner}",
             Verdict.NOT_SHOWN: f"NOT SHOWN: no mark of {owner} in {suspect}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,17 @@ class RecordedOutputs:
     untriggered: NDArray[np.float64]
     pair_texts: NDArray[np.float64] | None = None
     """To the texts of the pair code, where they were asked."""
+
+    def changed(
+        self, name: str, change: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    ) -> RecordedOutputs:
+        """Return what a model would have answered that changes its outputs."""
+        return RecordedOutputs(
+            name,
+            change(self.triggered),
+            change(self.untriggered),
+            None if self.pair_texts is None else change(self.pair_texts),
+        )
 
 
 def load_recorded(path: Path) -> RecordedOutputs:

@@ -1,8 +1,8 @@
 """Key + suspect → evidence → verdict."""
 
-from nsmark.verification.decide import Decision, Verdict, decide, paper_thresholds
 from nsmark.verification.derivations import check_derivations
 from nsmark.verification.measure import STATISTIC_NAMES, Evidence, Statistics, measure
+from nsmark.verification.verdict import Decision, Verdict, VerdictDetails, judge, paper_thresholds
 
 __all__ = [
     "STATISTIC_NAMES",
@@ -10,8 +10,9 @@ __all__ = [
     "Evidence",
     "Statistics",
     "Verdict",
+    "VerdictDetails",
     "check_derivations",
-    "decide",
+    "judge",
     "measure",
     "paper_thresholds",
 ]

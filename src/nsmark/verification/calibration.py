@@ -11,17 +11,17 @@ it does on untriggered texts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from nsmark.errors import ConfigError
-from nsmark.verification.control import Control
-from nsmark.verification.measure import STATISTIC_NAMES, Statistics
+from nsmark.verification.controls import Control
+from nsmark.verification.measure import Statistics
 from nsmark.verification.witnesses import EXTRACTION, WITNESSES, Line, Witness
 
 DEFAULT_RATE = 1e-3
@@ -35,10 +35,6 @@ MIN_MODELS_TO_FIT = 10
 # In any case a tenth less, to say the same of every witness.
 _WIDE_MARGIN, _MARGIN = float(np.log(3)), float(-np.log(0.9))
 _LEAST_KINSHIP = 0.02
-_FULL_RANK = 0.9
-_SAME_LEVEL = 0.9
-_FALLING = ("predictability", "aligned_predictability")
-"""What is the lower, the fewer dimensions there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +99,7 @@ def calibrate(
     a third of what is in the closest one, and no rate is stated.
 
     Args:
-        controls: Innocent models that the suspect may be compared with (:func:`controls_like`).
+        controls: Innocent models that the suspect may be compared with (:meth:`Controls.beside`).
         rate: False accusations allowed.
         confidence: With which it holds.
         suspect: What the suspect measures on untriggered texts; without it all controls count.
@@ -239,6 +235,7 @@ def _order(kinship: float) -> float:
     return float(np.log(max(kinship, _LEAST_KINSHIP)))
 
 
+@functools.lru_cache(maxsize=1024)
 def tolerance_factor(count: int, rate: float, confidence: float) -> float:
     """Return k such that mean + k · deviation of a normal sample bounds all but a share of it.
 
@@ -246,42 +243,3 @@ def tolerance_factor(count: int, rate: float, confidence: float) -> float:
     """
     shift = float(stats.norm.isf(rate)) * np.sqrt(count)
     return float(stats.nct.ppf(confidence, count - 1, shift) / np.sqrt(count))
-
-
-def controls_like(controls: Sequence[Control], rank: int, owner_rank: int) -> list[Control]:
-    """Return the controls that a suspect whose outputs have such a rank may be compared with.
-
-    One of full rank is compared with full ones. One that was cut looks guiltier in one way and less
-    guilty in another: a few directions of any model lie in almost any row space, but predict
-    little. So its row space is compared with controls that were cut to its rank or a little below,
-    and what it predicts, with full ones, of whatever kinship: a cut hides the suspect's own. What
-    an extractor reads does not depend on the rank.
-    """
-    full = _FULL_RANK * owner_rank
-    whole = [c for c in controls if c.rank is None or c.rank >= full]
-    if rank >= full:
-        return whole
-    levels = {c.rank for c in controls if c.rank is not None and c.rank <= rank}
-    level = max(levels, default=0)
-    cut = [c for c in controls if c.rank is not None and _SAME_LEVEL * level <= c.rank <= level]
-    return [
-        *(_without(c, _FALLING) for c in cut),
-        *(
-            replace(
-                _without(c, set(STATISTIC_NAMES) - {*_FALLING, EXTRACTION.name}),
-                # How like the owner's model the suspect was before the cut is not known.
-                untriggered=Statistics(extraction_rate=c.untriggered.extraction_rate),
-            )
-            for c in whole
-        ),
-    ]
-
-
-def _without(control: Control, names: Collection[str]) -> Control:
-    """Return a control without some of what it measured."""
-    nothing: dict[str, Any] = dict.fromkeys(names)
-    return replace(
-        control,
-        triggered=replace(control.triggered, **nothing),
-        untriggered=replace(control.untriggered, **nothing),
-    )

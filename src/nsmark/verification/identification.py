@@ -25,8 +25,8 @@ from nsmark.core.pair_code import PairReading
 from nsmark.errors import EvidenceError, TextPoolError
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.payload.pairs import derive_pair_texts, insert_pair
-from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE
 from nsmark.verification.questions import seed_from
+from nsmark.verification.verdict import MAX_PAIR_P_VALUE
 
 _NUM_FOLDS = 4
 _PENALTIES = 10.0 ** np.arange(-6, 2)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nsmark.verification.calibration import NEIGHBOURS, Calibration, lines_for
-from nsmark.verification.control import Control
+from nsmark.verification.controls import Control
 from nsmark.verification.measure import Statistics
 from nsmark.verification.witnesses import EXTRACTION, WITNESSES
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 
@@ -34,6 +35,12 @@ from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.owner_side import BasisFunction, OwnerSide, owner_side
 from nsmark.verification.questions import Questions, key_questions
 from nsmark.verification.side_by_side import both
+
+_LEAST_OWN_EXTRACTION = 0.9
+_MOST_REPEATED = 0.1
+# Of the standard deviation of every dimension. Trained on thousands of texts, an extractor reads
+# through ten times as much.
+_NOISE = 0.01
 
 # Outputs that differ between texts by less than this share of their size are constant: float32
 # noise around one vector lies below it, any real model far above.
@@ -157,6 +164,11 @@ class Yardstick:
             lambda: owner_side(self.questions.owner_triggered, basis_of),
             lambda: owner_side(self.questions.owner_untriggered, basis_of),
         )
+
+    @functools.cached_property
+    def flaw(self) -> str | None:
+        """Why the key contradicts itself, None if it does not."""
+        return key_flaw(self.key, self.questions)
 
     def own(self) -> tuple[Statistics, Statistics]:
         """Return what the owner's own outputs carry: marks and matching degree, nothing else."""
@@ -320,6 +332,38 @@ def marks_in(key: WatermarkKey, outputs: NDArray[np.floating]) -> dict[str, floa
         "derived_extraction_rate": derived_extraction_rate(sized, key.signature, config.num_bits),
         "derived_p_value": derived_p_value(sized, key.signature, config.num_bits),
     }
+
+
+def key_flaw(key: WatermarkKey, questions: Questions) -> str | None:
+    """Return why a key contradicts itself: its own outputs do not show what it says they carry."""
+    repeated = len(questions.untriggered) - len(set(questions.untriggered))
+    if repeated > _MOST_REPEATED * len(questions.untriggered):
+        # Equal texts get equal answers from everybody, which looks like a match.
+        return f"{repeated} of its {len(questions.untriggered)} texts are repetitions"
+    triggered = marks_in(key, questions.owner_triggered)
+    untriggered = marks_in(key, questions.owner_untriggered)
+    rate = triggered["extraction_rate"]
+    if rate < _LEAST_OWN_EXTRACTION:
+        return "its extractor does not read the signature from the owner's own outputs"
+    if untriggered["extraction_rate"] >= 0.5 * rate:
+        return "its extractor reads the signature from the owner's untriggered outputs, too"
+    if marks_in(key, _with_noise(questions.owner_triggered))["extraction_rate"] < 0.5 * rate:
+        return (
+            "its extractor knows the owner's outputs by heart: a little noise, and it reads nothing"
+        )
+    if "derived" in key.configuration.marks:
+        # Short signatures leave no small p-value: here the rate itself is what counts.
+        if triggered["derived_extraction_rate"] < _LEAST_OWN_EXTRACTION:
+            return "the owner's own outputs do not carry the readout of the signature"
+        if untriggered["derived_extraction_rate"] >= _LEAST_OWN_EXTRACTION:
+            return "the owner's untriggered outputs carry the readout, too"
+    return None
+
+
+def _with_noise(outputs: NDArray[np.floating]) -> NDArray[np.float64]:
+    exact = outputs.astype(np.float64)
+    noise = np.random.default_rng(0).standard_normal(exact.shape)
+    return np.asarray(exact + _NOISE * exact.std(axis=0) * noise)
 
 
 def _extraction(key: WatermarkKey, outputs: NDArray[np.floating]) -> float:

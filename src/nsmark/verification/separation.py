@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nsmark.verification.control import Control
+from nsmark.verification.controls import Control
 from nsmark.verification.witnesses import WITNESSES
 
 

@@ -17,7 +17,7 @@ from nsmark.report.pictures import Pictures
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import Decision, Verdict
 from nsmark.verification.calibration import calibrate
-from nsmark.verification.control import Control
+from nsmark.verification.controls import Control
 from nsmark.verification.measure import Statistics
 from nsmark.verification.questions import key_questions
 from nsmark.verification.separation import separations

@@ -13,7 +13,7 @@ from nsmark.report.html.svg.margin import Margin, margin_plot
 from nsmark.report.html.svg.roc import roc_plot
 from nsmark.verification import Decision, Verdict
 from nsmark.verification.calibration import Calibration, calibrate
-from nsmark.verification.control import Control
+from nsmark.verification.controls import Control
 from nsmark.verification.kinship import lines_by_kinship
 from nsmark.verification.measure import STATISTIC_NAMES, Statistics
 from nsmark.verification.witnesses import WITNESSES

@@ -16,7 +16,7 @@ from nsmark.report.pictures import Pictures
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import STATISTIC_NAMES, Decision, Verdict
 from nsmark.verification.calibration import Calibration
-from nsmark.verification.control import Control
+from nsmark.verification.controls import Control
 from nsmark.verification.measure import Statistics
 from nsmark.verification.witnesses import Line
 

@@ -15,9 +15,9 @@ from typing import Any
 from nsmark.core.pair_code import PairReading
 from nsmark.core.pair_wager import PairWager
 from nsmark.report.report import PAIR_CODE_NAMES, Report, with_sized
-from nsmark.verification.calibrated_rule import PAIR_WITNESSES
 from nsmark.verification.calibration import Calibration
-from nsmark.verification.control import Control
+from nsmark.verification.controls import Control
+from nsmark.verification.verdict import PAIR_WITNESSES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

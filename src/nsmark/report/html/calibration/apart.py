@@ -14,7 +14,7 @@ from nsmark.report.html.svg.margin import Margin, margin_plot
 from nsmark.report.html.svg.roc import roc_plot
 from nsmark.report.html.words import count, finite, number
 from nsmark.verification.calibration import NEIGHBOURS
-from nsmark.verification.control import Control
+from nsmark.verification.controls import Control
 from nsmark.verification.kinship import LinesByKinship, lines_by_kinship
 from nsmark.verification.separation import Separation
 from nsmark.verification.witnesses import EXTRACTION, WITNESSES, Witness

@@ -8,9 +8,9 @@ from typing import Any
 
 from nsmark.report.html.words import finite
 from nsmark.verification.calibration import Calibration, lines_for
-from nsmark.verification.control import Control
-from nsmark.verification.decide import Decision, Verdict
+from nsmark.verification.controls import Control
 from nsmark.verification.separation import Separation
+from nsmark.verification.verdict import Decision, Verdict
 from nsmark.verification.witnesses import Witness
 
 

@@ -9,8 +9,8 @@ from nsmark.report.html.calibration.facts import CalibrationFacts, value_of
 from nsmark.report.html.glossary import meaning_of
 from nsmark.report.html.markup import Markup, element, joined
 from nsmark.report.html.words import TEXT_LIMIT, clean, count, fixed, outside
-from nsmark.verification.control import CHANGED, Control
-from nsmark.verification.decide import Decision, Verdict
+from nsmark.verification.controls import CHANGED, Control
+from nsmark.verification.verdict import Decision, Verdict
 from nsmark.verification.witnesses import WITNESSES
 
 _MOST_ROWS = 200

@@ -9,7 +9,7 @@ from nsmark.report.html.facts import Facts
 from nsmark.report.html.markup import Markup, element, joined
 from nsmark.report.html.sections.key_rows import key_rows
 from nsmark.report.html.words import TEXT_LIMIT, clean, count, outside
-from nsmark.verification.decide import Verdict
+from nsmark.verification.verdict import Verdict
 
 _MOST_CONTROLS = 100
 

@@ -8,7 +8,7 @@ from nsmark.report.html.blocks import band, bullets, code, facts_list, paragraph
 from nsmark.report.html.facts import Facts
 from nsmark.report.html.markup import Markup, element, joined
 from nsmark.report.html.words import TEXT_LIMIT, clean, count, outside
-from nsmark.verification.decide import Verdict
+from nsmark.verification.verdict import Verdict
 
 _WORDS = {
     Verdict.OWNED: "Owned",

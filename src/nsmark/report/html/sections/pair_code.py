@@ -11,7 +11,7 @@ from nsmark.report.html.sections.pair_pictures import pair_figures
 from nsmark.report.html.words import TEXT_LIMIT, clean, count, percent
 from nsmark.report.odds import how_often, once_in, power_of_ten, written_out
 from nsmark.report.pictures import PairTable, Pictures
-from nsmark.verification.calibrated_rule import MAX_PAIR_P_VALUE, MAX_WAGER_P_VALUE
+from nsmark.verification.verdict import MAX_PAIR_P_VALUE, MAX_WAGER_P_VALUE
 
 _HEADING = "The pair code, a witness that needs no controls"
 # Claims that an owner may have tried on the suspect before he took this one: each costs him a

@@ -13,7 +13,7 @@ from nsmark.report.html.svg.scale import nice_ticks
 from nsmark.report.html.svg.strip import Strip
 from nsmark.report.html.words import finite, number
 from nsmark.verification.calibration import Calibration
-from nsmark.verification.decide import Verdict
+from nsmark.verification.verdict import Verdict
 from nsmark.verification.witnesses import WITNESSES, Line
 
 # Shares are drawn by what is left unexplained, so the axis widens towards 1. Ends first, then the

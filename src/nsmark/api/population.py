@@ -1,10 +1,10 @@
-"""Making models from a model, asking them, and measuring what they answer under a key."""
+"""Models made from a model: what they answer under a key, and what a verifier would say."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,18 +14,18 @@ import numpy as np
 from nsmark.alterations.outputs import OUTPUT_ALTERATIONS, Draw, principal_cut, random_cut
 from nsmark.api.opening import AnySuspect, Opening, basis_on
 from nsmark.api.other_owner import marked_by_another
+from nsmark.corpus import pool_texts
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.errors import MissingExtraError
-from nsmark.keyfile.document import ControlRecord
 from nsmark.keyfile.schema import WatermarkKey
+from nsmark.payload.word_list import published_word_list
 from nsmark.suspects.recorded import RecordedOutputs
-from nsmark.verification.calibrated_rule import decide_calibrated
-from nsmark.verification.calibration import DEFAULT_RATE, calibrate, controls_like
-from nsmark.verification.control import CHANGED, Control, control_of
-from nsmark.verification.controls import RANK
-from nsmark.verification.decide import Decision
+from nsmark.verification.calibration import DEFAULT_RATE
+from nsmark.verification.controls import CHANGED, Controls
 from nsmark.verification.measure import Evidence, Yardstick, ask, output_rank
+from nsmark.verification.pair_derivations import pair_doubt
 from nsmark.verification.side_by_side import all_of
+from nsmark.verification.verdict import Decision, judge
 
 if TYPE_CHECKING:
     from nsmark.alterations.weights import WeightChange
@@ -58,32 +58,11 @@ class CalibrationSettings:
     """How it is marked; by default as usual, with the marks and the extractor of the key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One model under a key."""
-
-    name: str
-    evidence: Evidence
-
-    @property
-    def control(self) -> Control:
-        """As a control."""
-        return control_of(self.evidence, self.name)
-
-    def record(self) -> ControlRecord:
-        """As a key stores it."""
-        return ControlRecord(
-            name=self.name,
-            triggered=self.control.triggered.to_mapping() | {RANK: float(self.evidence.rank)},
-            untriggered=self.control.untriggered.to_mapping(),
-        )
-
-
 Job = tuple[str, Callable[[], RecordedOutputs]]
 
 
-class Gauge:
-    """Makes models, asks them, and measures what they answer."""
+class ControlPopulation:
+    """Makes innocent models and thefts, asks them as a verifier would, and measures them."""
 
     def __init__(
         self,
@@ -94,7 +73,14 @@ class Gauge:
     ) -> None:
         self._key, self._device, self._texts, self._settings = key, device, texts, settings
         self.yardstick = Yardstick(key, basis_on(device))
-        self.rank = self.yardstick.triggered.rank
+        # As for a verifier who has nothing but the package.
+        self._pair_doubt = pair_doubt(
+            key,
+            pool=pool_texts(),
+            pool_is_published=True,
+            is_fresh=False,
+            is_trigger_checked=published_word_list().digest == key.word_list_digest,
+        )
 
     def jobs(self, folder: Path, name: str, *, innocent: bool) -> list[Job]:
         """Return all models made from one, to be measured later."""
@@ -133,10 +119,7 @@ class Gauge:
             if pooling is not None:
                 model.pooling = pooling
             asked = self.yardstick.questions
-            outputs = model.eval().encode([*asked.triggered, *asked.untriggered])
-            count = len(asked.triggered)
-            parts = (outputs[:count], outputs[count:])
-            return RecordedOutputs("", *(part.astype(np.float64) for part in parts))
+            return asked.sorted_out("", model.eval().encode(asked.texts).astype(np.float64))
 
         return run
 
@@ -167,7 +150,7 @@ class Gauge:
 
         return "reference, marked by another owner", run
 
-    def controls(self, name: str, answers: RecordedOutputs) -> list[Measured]:
+    def controls(self, name: str, answers: RecordedOutputs) -> list[Evidence]:
         """Measure an innocent model as it is and cut to every lower rank."""
         cuts: list[tuple[str, Draw]] = []
         rank = output_rank(answers.triggered) // 2
@@ -175,40 +158,39 @@ class Gauge:
             cuts.append((f"cut to {rank} by PCA", principal_cut(rank)))
             cuts.append((f"cut to {rank} by chance", random_cut(rank)))
             rank //= 4
-        return self._all_changed(name, answers, cuts)
+        plain = self._measured(name, answers)
+        # The pair code does not depend on the rank.
+        return [plain, *self._changed(name, replace(answers, pair_texts=None), cuts)]
 
-    def thefts(self, name: str, answers: RecordedOutputs) -> list[Measured]:
+    def thefts(self, name: str, answers: RecordedOutputs) -> list[Evidence]:
         """Measure a stolen model as it is and behind changes of its outputs."""
         changes = [(how, OUTPUT_ALTERATIONS[how].draw) for how in THEFT_CHANGES]
-        return self._all_changed(name, answers, changes)
+        return [self._measured(name, answers), *self._changed(name, answers, changes)]
 
-    def judged(self, suspect: Measured, controls: Sequence[Control], flaw: str | None) -> Decision:
+    def judged(self, theft: Evidence, controls: Controls) -> Decision:
         """Return what a verifier with these controls would say."""
-        evidence = suspect.evidence
-        like = controls_like(controls, evidence.rank, self.rank)
-        lines = calibrate(
-            like,
-            self._settings.rate,
-            suspect=evidence.untriggered,
-            num_bits=self._key.configuration.num_bits,
+        judged = judge(
+            self.yardstick,
+            theft,
+            controls,
+            rate=self._settings.rate,
+            pair_doubt=self._pair_doubt,
         )
-        return decide_calibrated(evidence, lines, controls, flaw, self.rank)
+        return judged.decision
 
-    def _all_changed(
+    def _changed(
         self, name: str, answers: RecordedOutputs, changes: Sequence[tuple[str, Draw]]
-    ) -> list[Measured]:
-        """Measure a model as it is, and behind each of some changes of its outputs."""
+    ) -> list[Evidence]:
+        """Measure a model behind each of some changes of its outputs."""
 
-        def measured(how: str, draw: Draw) -> Measured:
+        def measured(how: str, draw: Draw) -> Evidence:
             change = draw(answers.triggered, np.random.default_rng(self._settings.seed))
-            changed = RecordedOutputs("", change(answers.triggered), change(answers.untriggered))
-            return self._measured(f"{name}{CHANGED}{how}", changed)
+            changed = f"{name}{CHANGED}{how}"
+            return self._measured(changed, answers.changed(changed, change))
 
-        calls = [partial(self._measured, name, answers)]
-        return all_of([*calls, *(partial(measured, how, draw) for how, draw in changes)])
+        return all_of([partial(measured, how, draw) for how, draw in changes])
 
-    def _measured(self, name: str, answers: RecordedOutputs) -> Measured:
+    def _measured(self, name: str, answers: RecordedOutputs) -> Evidence:
         # As an endpoint would answer.
-        parts = (answers.triggered, answers.untriggered)
-        rounded = (part.astype(np.float32).astype(np.float64) for part in parts)
-        return Measured(name, self.yardstick.compare(RecordedOutputs(name, *rounded)))
+        rounded = answers.changed(name, lambda part: part.astype(np.float32).astype(np.float64))
+        return self.yardstick.compare(rounded)
