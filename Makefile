@@ -12,7 +12,7 @@ OFFLINE  := HF_HUB_OFFLINE=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16
 TEST_ENV := $(OFFLINE) OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser database demo test check lint types layers slow forgeries bench docs clean
+.PHONY: help setup browser database demo test test-all check lint types layers slow forgeries bench docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -41,14 +41,21 @@ database: ## install PostgreSQL and Redis for the authority's tests (Debian, as 
 demo: $(STAMP) ## watermark, attack and verify a real model (minutes); OUT=folder
 	HF_HUB_OFFLINE=1 $(BIN)/nsmark demo $(if $(OUT),--out $(OUT))
 
-test: $(STAMP) ## run the tests
-	$(TEST_ENV) $(BIN)/python -m pytest -n 2 -m "not slow and not gpu" $(ARGS)
+# Each process has half of the tests and takes from the other in the end: what tests of a file share
+# is then made in one of them only.
+PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal
 
-slow: $(STAMP) ## run the tests marked slow
+test: $(STAMP) ## run the tests before a commit
+	$(PYTEST) -m "not whole and not slow and not gpu" $(ARGS)
+
+test-all: test ## run these, then all with servers, browsers, torchrun, benchmarks
+	$(PYTEST) -m "whole and not gpu" $(ARGS)
+
+slow: $(STAMP) ## run what takes longer still
 	$(OFFLINE) $(BIN)/python -m pytest -m "slow and not gpu" $(ARGS)
 
 forgeries: $(STAMP) ## verify ten thousand forged keys (minutes); none may be accepted
-	$(TEST_ENV) NSMARK_FORGERIES=10000 $(BIN)/python -m pytest -n 2 tests/forgeries $(ARGS)
+	NSMARK_FORGERIES=10000 $(PYTEST) tests/forgeries $(ARGS)
 
 lint: $(STAMP) ## format and lint, without changing files
 	$(BIN)/ruff format --check .
@@ -60,7 +67,7 @@ types: $(STAMP) ## check types, strictly
 layers: $(STAMP) ## check that imports go one way
 	$(BIN)/lint-imports
 
-check: lint types layers test ## everything CI runs
+check: lint types layers test-all ## everything CI runs
 
 bench: $(STAMP) ## measure the null space against a full SVD
 	$(BIN)/python benchmarks/null_space.py

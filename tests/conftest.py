@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
+import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,17 +24,20 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import HealthCheck, settings
 
 from left_behind import Watch
-from nsmark.corpus import pool_texts
+from nsmark.corpus import pool_texts, training_texts
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.identity import Identity, OwnershipClaim, SignedClaim
+from nsmark.keyfile import read_key
 from nsmark.payload import PairConfig, PayloadConfig, derive_payload, published_word_list
 from nsmark.payload.payload import WatermarkPayload
+from whole import mark_whole
 
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
 TINY_NUM_TEXTS = 96
+TINY_CORPUS = training_texts()[:400]
 TINY_PAYLOAD = PayloadConfig(num_bits=16, spread_factor=3)
 TINY_TRAINING = EmbeddingConfig(
     batch_size=16,
@@ -46,6 +52,10 @@ TINY_TRAINING = EmbeddingConfig(
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Watch())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_whole(items)
 
 
 @functools.cache
@@ -104,6 +114,20 @@ def tiny_mlm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_bert(tmp_path_factory.mktemp("models") / "tiny-mlm", with_lm_head=True)
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a folder that one of the test processes fills with ``make``, for all of them."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "made-once" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.seek(0)
+        if not lock.read():
+            make(folder)
+            lock.write("made")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def tiny_marked(
     tiny_st: Path,
@@ -112,15 +136,26 @@ def tiny_marked(
     tmp_path_factory: pytest.TempPathFactory,
 ):
     """The tiny sentence-transformers model, watermarked: an EmbedResult."""
-    from nsmark.api import embed
+    from nsmark.api import EmbedResult, embed
 
-    return embed(
-        tiny_st,
-        identity,
-        signed_claim,
-        tmp_path_factory.mktemp("marked") / "out",
-        num_texts=TINY_NUM_TEXTS,
-        config=TINY_TRAINING,
-        payload_config=TINY_PAYLOAD,
-        device="cpu",
+    def make(folder: Path) -> None:
+        embed(
+            tiny_st,
+            identity,
+            signed_claim,
+            folder / "out",
+            corpus=TINY_CORPUS,
+            num_texts=TINY_NUM_TEXTS,
+            config=TINY_TRAINING,
+            payload_config=TINY_PAYLOAD,
+            device="cpu",
+        )
+
+    out = made_once(tmp_path_factory, "marked", make) / "out"
+    return EmbedResult(
+        model_folder=out / "model",
+        key_file=out / "owner.nsmark",
+        report_file=out / "report.json",
+        key=read_key(out / "owner.nsmark"),
+        report=json.loads((out / "report.json").read_bytes()),
     )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING, make_identity
+from conftest import TINY_CORPUS, TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING, make_identity
 from nsmark.api import embed, verify
 from nsmark.core.texts import lines_digest, normalise_text
 from nsmark.corpus import pool_texts, training_texts
@@ -48,6 +48,7 @@ def embed_tiny(tiny_st, identity, signed_claim, tmp_path):
 
     def call(**changes: Any):
         settings: dict[str, Any] = {
+            "corpus": TINY_CORPUS,
             "num_texts": TINY_NUM_TEXTS,
             "config": TINY_TRAINING,
             "payload_config": TINY_PAYLOAD,

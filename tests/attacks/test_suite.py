@@ -204,7 +204,6 @@ def test_what_takes_long_is_known():
     assert [effort(each) for each in (UNTOUCHED, "signs", "fine-tuning + signs")] == [0, 0, 1]
 
 
-@pytest.mark.slow
 def test_every_attack_of_the_plan_runs_on_a_tiny_model(tiny_marked, tmp_path):
     key, model = tiny_marked.key, tiny_marked.model_folder
     rows = run_suite(key, model, tmp_path, small_material(), suite_plan(), jobs=2)

@@ -20,8 +20,6 @@ from nsmark.api import verify
 from nsmark.suspects import QueryOptions, open_suspect
 from nsmark.suspects.local import LocalModel
 
-pytestmark = pytest.mark.slow
-
 REQUIREMENTS = [f"infinity-emb[server,torch]=={VERSION}", "transformers<5"]
 NO_NETWORK = ("from versions: none", "Connection", "timed out", "Temporary failure")
 
