@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from itertools import chain
 from types import FrameType
 from typing import Any
 
@@ -40,11 +39,16 @@ Example:
 """
 
 
-def other_commands() -> dict[str, dict[str, str]]:
-    """Return the commands that other packages bring, by the package that holds their modules."""
+def other_commands() -> dict[str, tuple[str, str]]:
+    """Return the commands that other packages bring: where each one's module is, what it does."""
     from importlib.metadata import entry_points
 
-    return {entry.value: entry.load().COMMANDS for entry in entry_points(group="nsmark.commands")}
+    return {
+        name: (package.value, summary)
+        for package in entry_points(group="nsmark.commands")
+        for name, summary in package.load().COMMANDS.items()
+        if name not in COMMANDS
+    }
 
 
 class LazyGroup(click.Group):
@@ -52,22 +56,24 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order in which they are used, then those of other packages."""
-        return [*COMMANDS, *chain(*other_commands().values())]
+        return [*COMMANDS, *other_commands()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load one command."""
-        packages = {"nsmark.cli": COMMANDS} if cmd_name in COMMANDS else other_commands()
-        for package, commands in packages.items():
-            if cmd_name in commands:
-                command: click.Command = import_module(f"{package}.{cmd_name}").command
-                return command
-        return None
+        package = "nsmark.cli"
+        if cmd_name not in COMMANDS:
+            others = other_commands()
+            if cmd_name not in others:
+                return None
+            package, _ = others[cmd_name]
+        command: click.Command = import_module(f"{package}.{cmd_name}").command
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without loading them."""
+        others = [(name, summary) for name, (_, summary) in other_commands().items()]
         with formatter.section("Commands"):
-            groups = (COMMANDS, *other_commands().values())
-            formatter.write_dl([row for commands in groups for row in commands.items()])
+            formatter.write_dl([*COMMANDS.items(), *others])
 
 
 @click.group(
