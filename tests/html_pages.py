@@ -56,3 +56,11 @@ def parse(page):
 
 def ids_of(tags):
     return [value for name, value in tags.attributes if name == "id"]
+
+
+def require_harmless(page):
+    """Fail where a hostile text has become more than text, or made a page of megabytes."""
+    assert set(parse(page).tags).isdisjoint({"script", "img", "b"})
+    assert not {"\x00", "\x07", "\x1b", "\u202e", "\u2066", "\ufffe"} & set(page)
+    assert "secret-" not in page
+    assert len(page) < 200_000

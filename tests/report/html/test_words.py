@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsmark.report.html.glossary import GLOSSARY, meaning_of
-from nsmark.report.html.projection import MOST_POINTS, in_the_plane, thinned
+from nsmark.report.html.planes import MOST_POINTS, in_the_plane, thinned
 from nsmark.report.html.words import clean, count, fixed, number, one_in, outside
 from nsmark.report.report import SIZED
 from nsmark.verification import STATISTIC_NAMES

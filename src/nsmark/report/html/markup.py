@@ -1,32 +1,19 @@
-"""Elements as strings: whatever is not markup already is escaped on its way in."""
+"""Elements for pictures: whatever is not markup already is escaped on its way in."""
 
 from __future__ import annotations
 
-import html
+from markupsafe import Markup, escape
 
-_EMPTY = frozenset({"meta", "br", "circle", "line", "path", "polygon", "rect"})
-
-Attribute = str | int | float | None
-
-
-class Markup(str):
-    """Text that is markup. Only :func:`element` and constants of this package may make it."""
-
-    __slots__ = ()
-
-
-def escaped(text: str) -> Markup:
-    """Return text as markup that shows it."""
-    return text if isinstance(text, Markup) else Markup(html.escape(text, quote=True))
+_EMPTY = frozenset({"circle", "line", "path", "rect"})
 
 
 def joined(*parts: str) -> Markup:
     """Return the parts one after the other."""
-    return Markup("".join(escaped(part) for part in parts))
+    return Markup("").join(parts)
 
 
-def element(tag: str, *children: str, **attributes: Attribute) -> Markup:
-    """Return an element; every child that is not :class:`Markup` is escaped, as are attributes.
+def element(tag: str, *children: str, **attributes: str | float | None) -> Markup:
+    """Return an element; children that are not :class:`Markup` are escaped, as are attributes.
 
     The result is well-formed XML too, so that a strict parser can read the page.
 
@@ -35,14 +22,16 @@ def element(tag: str, *children: str, **attributes: Attribute) -> Markup:
         children: What stands inside.
         attributes: ``class_`` is ``class``, other underscores are hyphens; None leaves one out.
     """
-    written = "".join(
-        f' {_attribute_name(name)}="{html.escape(_attribute_value(value), quote=True)}"'
-        for name, value in attributes.items()
-        if value is not None
+    written = joined(
+        *(
+            Markup(' {}="{}"').format(name.rstrip("_").replace("_", "-"), _written(value))
+            for name, value in attributes.items()
+            if value is not None
+        )
     )
     if tag in _EMPTY:
-        return Markup(f"<{tag}{written} />")
-    return Markup(f"<{tag}{written}>{joined(*children)}</{tag}>")
+        return Markup("<{}{} />").format(tag, written)
+    return Markup("<{}{}>{}</{}>").format(tag, written, joined(*children), tag)
 
 
 def coordinate(value: float) -> str:
@@ -51,9 +40,5 @@ def coordinate(value: float) -> str:
     return "0" if text == "-0" else text
 
 
-def _attribute_name(name: str) -> str:
-    return name.rstrip("_").replace("_", "-")
-
-
-def _attribute_value(value: str | int | float) -> str:
-    return coordinate(value) if isinstance(value, float) else str(value)
+def _written(value: str | float) -> Markup:
+    return escape(coordinate(value) if isinstance(value, float) else str(value))

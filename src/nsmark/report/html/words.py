@@ -6,7 +6,9 @@ import math
 import re
 import unicodedata
 
-from nsmark.report.html.markup import Markup, element
+from markupsafe import Markup
+
+from nsmark.report.html.markup import element
 from nsmark.report.odds import power_of_ten
 
 NAME_LIMIT = 120

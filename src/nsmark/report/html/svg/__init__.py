@@ -1,1 +1,1 @@
-"""Charts as inline SVG: scales, axes, and the three plots of the page."""
+"""Charts as inline SVG, all drawn with the one helper in ``chart``."""

@@ -1,1 +1,0 @@
-"""The sections of a calibration's page: each takes the facts and returns markup."""

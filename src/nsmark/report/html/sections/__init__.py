@@ -1,1 +1,0 @@
-"""The page's sections: each takes the facts and returns markup."""
