@@ -166,6 +166,9 @@ class CausalModel:
 
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.model = AutoModelForCausalLM.from_pretrained(folder).eval()
+        # The tiny model has a few more logits than tokens.
+        numbers = range(self.model.config.vocab_size)
+        self.spellings = [each or "" for each in self.tokenizer.convert_ids_to_tokens(numbers)]
         self.max_logprobs = max_logprobs
         self.knows_numbers = knows_numbers
         self.honours_token_ids = honours_token_ids
@@ -199,12 +202,8 @@ class CausalModel:
             chosen = [sampled, *values.topk(min(size, len(values))).indices.tolist()]
         by_number = payload.get("return_tokens_as_token_ids")
         top = {
-            f"token_id:{number}" if by_number else self.spelling(number): exact[number]
+            f"token_id:{number}" if by_number else self.spellings[number]: exact[number]
             for number in chosen
         }
         name = next(iter(top))
         return {"tokens": [name], "token_logprobs": [top[name]], "top_logprobs": [top]}
-
-    def spelling(self, number: int) -> str:
-        # The tiny model has a few more logits than tokens.
-        return self.tokenizer.convert_ids_to_tokens(number) or ""

@@ -99,7 +99,7 @@ def test_functions_named_in_the_paper_map_exist():
 def test_the_readme_python_example_runs(tmp_path, monkeypatch, tiny_st, identity):
     """The README's own lines, on the tiny model under the names they use."""
     import nsmark
-    from conftest import TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING
+    from conftest import TINY_CORPUS, TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING
     from nsmark.api import embed as real_embed
 
     text = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -112,6 +112,7 @@ def test_the_readme_python_example_runs(tmp_path, monkeypatch, tiny_st, identity
     def embed(*arguments):  # the real call, with settings that suit a model of 32 dimensions
         return real_embed(
             *arguments,
+            corpus=TINY_CORPUS,
             num_texts=TINY_NUM_TEXTS,
             config=TINY_TRAINING,
             payload_config=TINY_PAYLOAD,

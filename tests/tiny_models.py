@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from nsmark.payload import published_word_list
 HIDDEN_SIZE = 32
 
 
+@functools.cache
 def build_vocabulary() -> list[str]:
     """Word pieces that spell every ASCII text, with the corpus' frequent words whole."""
     letters = [chr(code) for code in range(33, 127)]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,34 +25,6 @@ from spec_names import OWN_STATISTICS, REPORT, STATISTICS
 from tiny_models import build_sentence_transformer
 
 TINY = ["--num-texts", "96", "--num-bits", "16", "--hidden-sizes", "48,32", "--device", "cpu"]
-
-
-@dataclass
-class Embedded:
-    status: int
-    stdout: str
-    stderr: str
-    out: Path
-    secret: Path
-
-
-@pytest.fixture(scope="module")
-def embedded(tiny_st, tmp_path_factory) -> Embedded:
-    """One whole embedding by the command line, its key encrypted."""
-    root = tmp_path_factory.mktemp("cli")
-    secret, claim, out = root / "secret", root / "claim.json", root / "marked"
-    secret.write_bytes(b"open sesame\n")
-    make_identity(1).save(root / "alice")
-    sign = ["identity", "sign", "--identity", f"{root}/alice.pem", "--owner", "Zoë"]
-    stdout, stderr = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()):
-        assert main([*sign, "--message", "mine", "--out", str(claim)]) == 0
-    words = ["embed", str(tiny_st), "--identity", f"{root}/alice.pem", "--claim", str(claim)]
-    words += [*TINY, "--model-learning-rate", "2e-3", "--extractor-learning-rate", "2e-3"]
-    words += ["--key-passphrase-file", str(secret), "--out", str(out), "--json"]
-    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
-        status = main(words)
-    return Embedded(status, stdout.getvalue(), stderr.getvalue(), out, secret)
 
 
 def verify(capsys, *words: str | Path) -> tuple[int, dict]:
@@ -171,10 +141,11 @@ def test_an_existing_folder_is_refused_untouched(tiny_st, tmp_path, capsys):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["precious"]
 
 
-def test_an_interrupted_training_leaves_nothing_behind(tiny_st, tmp_path):
+def test_an_interrupted_training_leaves_nothing_behind(embedded, tiny_st, tmp_path):
     make_identity(1).save(tmp_path / "alice")
     before = sorted(tmp_path.iterdir())
-    words = ["embed", str(tiny_st), "--identity", f"{tmp_path}/alice.pem", *TINY]
+    words = ["embed", str(tiny_st), "--identity", f"{tmp_path}/alice.pem"]
+    words += embedded.settings
     words += ["--owner", "o", "--message", "m", "--out", str(tmp_path / "out"), "--json"]
     # A step size at which the training would go on for ever.
     words += ["--model-learning-rate", "1e-9", "--max-steps", "100000000"]

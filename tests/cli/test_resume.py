@@ -11,50 +11,27 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
-from conftest import make_identity
 from nsmark.cli.main import main
 from nsmark.embedding.checkpoint_folder import CheckpointFolder
-from nsmark.identity import OwnershipClaim, write_claim_file
+from nsmark.keyfile.codec import encode_key
+from nsmark.keyfile.store import read_key
 from nsmark.models.folder import model_digest
 from processes import running
 
-TINY = ["--num-texts", "96", "--num-bits", "16", "--hidden-sizes", "48,32", "--device", "cpu"]
-RATES = ["--model-learning-rate", "2e-3", "--extractor-learning-rate", "2e-3"]
+
+def words(model: Path, embedded, out: Path, *more: str) -> list[str]:
+    start = ["embed", str(model), "--identity", str(embedded.identity), "--out", str(out)]
+    return [*start, *embedded.settings, *more]
 
 
-@pytest.fixture(scope="module")
-def owner(tmp_path_factory) -> Path:
-    """A folder with an identity and a claim it signed."""
-    root = tmp_path_factory.mktemp("owner")
-    identity = make_identity(1)
-    identity.save(root / "alice")
-    claim = OwnershipClaim.make("Alice", "mine", "2026-01-31T12:00:00Z")
-    write_claim_file(identity.sign(claim), root / "claim.json")
-    return root
+def claimed(embedded) -> list[str]:
+    return ["--claim", str(embedded.claim)]
 
 
-def words(model: Path, owner: Path, out: Path, *more: str) -> list[str]:
-    start = ["embed", str(model), "--identity", f"{owner}/alice.pem", "--out", str(out)]
-    return [*start, *TINY, *RATES, *more]
-
-
-def claimed(owner: Path) -> list[str]:
-    return ["--claim", f"{owner}/claim.json"]
-
-
-@pytest.fixture(scope="module")
-def whole(tiny_st, owner, tmp_path_factory) -> Path:
-    """The output of a run that nothing interrupted."""
-    out = tmp_path_factory.mktemp("whole") / "out"
-    assert main(words(tiny_st, owner, out, *claimed(owner), "--quiet")) == 0
-    return out
-
-
-def assert_same(out: Path, whole: Path) -> None:
-    assert model_digest(out / "model") == model_digest(whole / "model")
-    assert (out / "owner.nsmark").read_bytes() == (whole / "owner.nsmark").read_bytes()
+def assert_same(out: Path, embedded) -> None:
+    assert model_digest(out / "model") == model_digest(embedded.out / "model")
+    whole = read_key(embedded.out / "owner.nsmark", embedded.secret.read_bytes().strip())
+    assert (out / "owner.nsmark").read_bytes() == encode_key(whole)
     assert [entry.name for entry in out.parent.iterdir()] == [out.name]
 
 
@@ -70,10 +47,10 @@ def kill_after_first_checkpoint(arguments: list[str], folder: Path) -> None:
 
 
 def test_killed_then_out_of_time_then_resumed_it_gives_the_same_bytes(
-    tiny_st, owner, whole, tmp_path, capsys
+    tiny_st, embedded, tmp_path, capsys
 ):
     out = tmp_path / "out"
-    arguments = words(tiny_st, owner, out, *claimed(owner), "--quiet")
+    arguments = words(tiny_st, embedded, out, *claimed(embedded), "--quiet")
     folder = tmp_path / "out.checkpoint"
     kill_after_first_checkpoint([*arguments, "--checkpoint-every", "10"], folder)
     assert not out.exists()
@@ -87,7 +64,7 @@ def test_killed_then_out_of_time_then_resumed_it_gives_the_same_bytes(
     assert CheckpointFolder(out).require() > before
     assert [entry.name for entry in folder.parent.iterdir()] == [folder.name]
     assert main([*arguments, "--resume"]) == 0
-    assert_same(out, whole)
+    assert_same(out, embedded)
 
 
 def stop_after(monkeypatch, steps: int) -> None:
@@ -100,12 +77,12 @@ def stop_after(monkeypatch, steps: int) -> None:
 
 
 def test_an_interruption_says_how_to_resume_if_there_is_a_checkpoint(
-    tiny_st, owner, tmp_path, capsys, monkeypatch
+    tiny_st, embedded, tmp_path, capsys, monkeypatch
 ):
-    more = [*claimed(owner), "--json", "--checkpoint-every", "2"]
+    more = [*claimed(embedded), "--json", "--checkpoint-every", "2"]
     for steps, hint in ((1, "nothing unfinished"), (5, "step 4 is kept: continue with")):
         stop_after(monkeypatch, steps)
-        assert main(words(tiny_st, owner, tmp_path / "out", *more)) == 130
+        assert main(words(tiny_st, embedded, tmp_path / "out", *more)) == 130
         captured = capsys.readouterr()
         assert json.loads(captured.out)["exit_code"] == 130
         assert captured.err.splitlines()[-2] == "error: interrupted"
@@ -114,9 +91,9 @@ def test_an_interruption_says_how_to_resume_if_there_is_a_checkpoint(
 
 
 def test_a_claim_made_on_the_spot_is_the_same_claim_when_resumed(
-    tiny_st, owner, tmp_path, capsys, monkeypatch
+    tiny_st, embedded, tmp_path, capsys, monkeypatch
 ):
-    limited = words(tiny_st, owner, tmp_path / "out", "--quiet", "--max-seconds", "1e-9")
+    limited = words(tiny_st, embedded, tmp_path / "out", "--quiet", "--max-seconds", "1e-9")
     monkeypatch.setattr("nsmark.identity.claim.utc_now", lambda: "2026-01-01T00:00:00Z")
     assert main([*limited, "--owner", "Alice", "--message", "mine"]) == 3
     monkeypatch.setattr("nsmark.identity.claim.utc_now", lambda: "2026-01-02T00:00:00Z")
@@ -129,9 +106,9 @@ def test_a_claim_made_on_the_spot_is_the_same_claim_when_resumed(
 
 
 def test_a_checkpoint_that_is_missing_damaged_or_foreign_is_refused(
-    tiny_st, tiny_bert, owner, tmp_path, capsys
+    tiny_st, tiny_bert, embedded, tmp_path, capsys
 ):
-    arguments = words(tiny_st, owner, tmp_path / "out", *claimed(owner), "--quiet")
+    arguments = words(tiny_st, embedded, tmp_path / "out", *claimed(embedded), "--quiet")
     assert main([*arguments, "--resume"]) == 3
     assert "there is no checkpoint" in capsys.readouterr().err
     assert main([*arguments, "--max-seconds", "1e-9"]) == 3
@@ -139,7 +116,9 @@ def test_a_checkpoint_that_is_missing_damaged_or_foreign_is_refused(
     folder = tmp_path / "out.checkpoint"
     shutil.copytree(folder, tmp_path / "other.checkpoint")
 
-    foreign = words(tiny_bert, owner, tmp_path / "out", *claimed(owner), "--quiet", "--resume")
+    foreign = words(
+        tiny_bert, embedded, tmp_path / "out", *claimed(embedded), "--quiet", "--resume"
+    )
     assert main(foreign) == 3
     error = capsys.readouterr().err
     assert "another run" in error
@@ -154,10 +133,10 @@ def test_a_checkpoint_that_is_missing_damaged_or_foreign_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_absurd_learning_rate_stops_with_advice(tiny_st, owner, tmp_path, capsys):
+def test_an_absurd_learning_rate_stops_with_advice(tiny_st, embedded, tmp_path, capsys):
     absurd = ["--model-learning-rate", "9.9", "--extractor-learning-rate", "9.9", "--quiet"]
     out = tmp_path / "out"
-    assert main(words(tiny_st, owner, out, *claimed(owner), *absurd)) == 3
+    assert main(words(tiny_st, embedded, out, *claimed(embedded), *absurd)) == 3
     error = capsys.readouterr().err
     assert "diverged" in error or "non-finite" in error
     assert "lower --model-learning-rate" in error.splitlines()[-1]

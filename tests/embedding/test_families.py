@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from conftest import TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING
+from conftest import TINY_CORPUS, TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING
 from nsmark.api import embed, verify
 from tiny_models import build_family
 
@@ -23,6 +23,7 @@ def test_a_family_is_marked_and_its_mark_verifies(tmp_path, identity, signed_cla
         identity,
         signed_claim,
         tmp_path / "out",
+        corpus=TINY_CORPUS,
         num_texts=TINY_NUM_TEXTS,
         config=TRAINING,
         payload_config=TINY_PAYLOAD,

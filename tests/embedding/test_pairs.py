@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import TINY_PAYLOAD, TINY_TRAINING, make_identity
+from conftest import TINY_CORPUS, TINY_PAYLOAD, TINY_TRAINING, make_identity
 from nsmark.api import embed, verify
 from nsmark.core import pair_table
 from nsmark.corpus import pool_texts, training_texts
@@ -233,6 +233,7 @@ def marked(tiny_st, tmp_path_factory):
         identity,
         identity.sign(claim),
         tmp_path_factory.mktemp("pairs") / "marked",
+        corpus=TINY_CORPUS,
         num_texts=96,
         config=TRAINING,
         payload_config=TINY_PAYLOAD,

@@ -84,13 +84,22 @@ def run(make_run, tiny_st) -> Run:
     return make_run(tiny_st)
 
 
+@pytest.fixture(scope="module")
+def whole(signed_claim, tmp_path_factory, tiny_st) -> Trainer:
+    """The trainer of a run that nothing interrupted."""
+    trainer = Run(tiny_st, signed_claim.signature, tmp_path_factory.mktemp("whole")).trainer()
+    trainer.run()
+    return trainer
+
+
 def same(first: Trainer, second: Trainer) -> bool:
     ours, theirs = training_tensors(first), training_tensors(second)
     return ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
 
 
-@pytest.mark.parametrize("pairs", [None, PairConfig(size=4, repeats=2)])
-@pytest.mark.parametrize("model", ["tiny_st", "tiny_mlm"])
+@pytest.mark.parametrize(
+    ("model", "pairs"), [("tiny_st", None), ("tiny_mlm", PairConfig(size=4, repeats=2))]
+)
 def test_several_interruptions_in_a_row_change_nothing(model, pairs, make_run, request):
     run = make_run(request.getfixturevalue(model), pairs=pairs)
     whole = run.trainer()
@@ -117,9 +126,7 @@ def test_targets_that_held_before_the_interruption_still_end_the_training(run):
     assert same(whole, resumed)
 
 
-def test_the_time_limit_saves_at_once_and_always_gets_further(run):
-    whole, limited = run.trainer(), run.trainer()
-    whole.run()
+def test_the_time_limit_saves_at_once_and_always_gets_further(run, whole):
     for step in range(1, 4):
         limited = run.trainer()
         with pytest.raises(EmbeddingError, match=f"time is over .* step {step} of") as caught:
@@ -208,9 +215,8 @@ def test_tensors_that_do_not_fit_change_nothing(run):
 # --- trouble on the way --------------------------------------------------------------------------
 
 
-def test_a_disk_that_fills_up_leaves_the_last_good_checkpoint(run, monkeypatch):
-    whole, written = run.trainer(), []
-    whole.run()
+def test_a_disk_that_fills_up_leaves_the_last_good_checkpoint(run, whole, monkeypatch):
+    written = []
     low_level = checkpoint.save_file
 
     def fill_up(tensors, path):

@@ -94,13 +94,19 @@ def run(signed_claim, tmp_path, tiny_st) -> Run:
     return Run(tiny_st, signed_claim.signature, tmp_path / "out")
 
 
+@pytest.fixture(scope="module")
+def whole(signed_claim, tmp_path_factory, tiny_st) -> tuple[Trained, list[str]]:
+    """What a run comes to that nothing interrupts."""
+    return Run(tiny_st, signed_claim.signature, tmp_path_factory.mktemp("whole") / "out").train()
+
+
 def weights(encoder: Encoder) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in encoder.named_parameters()}
 
 
-def test_both_stages_run_and_leave_an_ordinary_model(run):
+def test_both_stages_run_and_leave_an_ordinary_model(run, whole):
     original = weights(run.open())
-    trained, seen = run.train()
+    trained, seen = whole
     assert seen == ["pairs", "marks"]
     assert [result.steps for result in trained.results] == [FIRST, SECOND]
     assert trained.last is trained.results[-1]
@@ -114,8 +120,8 @@ def test_both_stages_run_and_leave_an_ordinary_model(run):
     assert all(parameter.requires_grad for parameter in trained.model.parameters())
 
 
-def test_clean_outputs_are_held_to_the_model_before_both_stages(run):
-    trained, _ = run.train()
+def test_clean_outputs_are_held_to_the_model_before_both_stages(run, whole):
+    trained, _ = whole
     first, second = (result.last.clean_cosine for result in trained.results)
     texts = CORPUS[-32:]
     before, after = (torch.tensor(e.encode(texts)) for e in (run.open(), trained.model))
@@ -131,8 +137,8 @@ def test_clean_outputs_are_held_to_the_model_before_both_stages(run):
         (("marks", 8), ["marks"]),
     ],
 )
-def test_an_interrupted_run_goes_on_where_it_was(run, tmp_path, stop, left):
-    expected, _ = Run(run.model, run.payload.signature, tmp_path / "whole").train()
+def test_an_interrupted_run_goes_on_where_it_was(run, whole, stop, left):
+    expected, _ = whole
     with pytest.raises(KeyboardInterrupt):
         run.train(stop=stop)
     resumed, seen = run.train(resume=True)

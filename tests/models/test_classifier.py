@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="needs the torch extra")
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-from conftest import TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING
+from conftest import TINY_CORPUS, TINY_NUM_TEXTS, TINY_PAYLOAD, TINY_TRAINING
 from nsmark.api import embed, verify
 from nsmark.errors import ModelError
 from nsmark.models.classifier import open_classifier
@@ -81,6 +81,7 @@ def marked_llama(plain_llama, identity, signed_claim, tmp_path_factory):
         identity,
         signed_claim,
         tmp_path_factory.mktemp("marked") / "llama",
+        corpus=TINY_CORPUS,
         num_texts=TINY_NUM_TEXTS,
         config=TINY_TRAINING,
         payload_config=TINY_PAYLOAD,
