@@ -12,11 +12,9 @@ from nsmark.report.html.svg.kinship import Kinship, kinship_plot
 from nsmark.report.html.svg.margin import Margin, margin_plot
 from nsmark.report.html.svg.roc import roc_plot
 from nsmark.verification import Decision, Verdict
-from nsmark.verification.calibration import Calibration, calibrate
 from nsmark.verification.controls import Control
-from nsmark.verification.kinship import lines_by_kinship
-from nsmark.verification.measure import STATISTIC_NAMES, Statistics
-from nsmark.verification.witnesses import WITNESSES
+from nsmark.verification.statistics import STATISTIC_NAMES, STATISTICS, Statistics
+from nsmark.verification.thresholds import Calibration, calibrate, thresholds_by_baseline
 
 CASES = (
     "calibration",
@@ -171,12 +169,12 @@ def test_many_models_make_no_megabytes(calibrations):
 
 def test_line_falls_where_kin_are_far_from_accused(calibrations):
     facts = calibrations["calibration"]
-    lines = lines_by_kinship(facts.controls, facts.calibration)
+    lines = thresholds_by_baseline(facts.controls, facts.calibration)
 
-    assert set(lines) == {witness.name for witness in WITNESSES[1:]}
+    assert set(lines) == {witness.name for witness in STATISTICS[1:]}
     for name, line in lines.items():
         assert [kin for kin, _ in line] == sorted(kin for kin, _ in line)
-        closest = facts.calibration.line(name).closest_control
+        closest = facts.calibration.threshold(name).closest_control
         assert all(threshold > closest for _, threshold in line)
         assert line[-1][1] < line[0][1]  # innocents scatter less among kin than among strangers
 
@@ -187,7 +185,7 @@ def test_marks_stand_where_their_values_belong():
             name="k",
             title="t",
             description="d",
-            closeness=WITNESSES[1].closeness,
+            closeness=STATISTICS[1].closeness,
             innocents=[("low", 0.9, 0.3)],
             found=[("high", 0.9, 0.95)],
             missed=[],
@@ -213,7 +211,7 @@ def test_margin_of_any_values(line):
             name="m",
             title="t",
             description="d",
-            closeness=WITNESSES[1].closeness,
+            closeness=STATISTICS[1].closeness,
             ticks=(0.0, 0.5),
             bounds=None,
             innocents=[("one", -50.0)],

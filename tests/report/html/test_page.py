@@ -15,10 +15,9 @@ from nsmark.report.html.document import POLICY
 from nsmark.report.pictures import Pictures
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import STATISTIC_NAMES, Decision, Verdict
-from nsmark.verification.calibration import Calibration
 from nsmark.verification.controls import Control
-from nsmark.verification.measure import Statistics
-from nsmark.verification.witnesses import Line
+from nsmark.verification.statistics import Statistics
+from nsmark.verification.thresholds import Calibration, Threshold
 
 CASES = (
     "calibrated",
@@ -98,8 +97,8 @@ def test_calibrated_page_states_rate_confidence_and_bound(pages, reports):
     assert "95 % confidence" in text
     assert f"{100 * calibration.bound:.3g} %" in text
     assert "of the verifier's choice" in text
-    assert pages["calibrated"].count('class="chart"') == len(calibration.lines) + 2 + 2
-    for line in calibration.lines:
+    assert pages["calibrated"].count('class="chart"') == len(calibration.thresholds) + 2 + 2
+    for line in calibration.thresholds:
         assert f"strip-calibrated-{line.name.replace('_', '-')}-title" in pages["calibrated"]
 
 
@@ -254,7 +253,7 @@ def test_values_that_are_not_finite_do_not_break_the_page(reports):
 
 
 def test_a_line_that_nobody_can_pass_says_so(reports):
-    lines = (Line("predictability", 1.0, 0.9999, 12),)
+    lines = (Threshold("predictability", 1.0, 0.9999, 12),)
     calibration = Calibration(lines, 12, 12, 1e-3, 0.95, 0, 0.22)
     text = parse(render_html(replace(reports["calibrated"], calibration=calibration))).text
 

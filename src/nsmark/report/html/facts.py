@@ -15,9 +15,9 @@ from typing import Any
 from nsmark.core.pair_code import PairReading
 from nsmark.core.pair_wager import PairWager
 from nsmark.report.report import PAIR_CODE_NAMES, Report, with_sized
-from nsmark.verification.calibration import Calibration
 from nsmark.verification.controls import Control
-from nsmark.verification.verdict import PAIR_WITNESSES
+from nsmark.verification.thresholds import Calibration
+from nsmark.verification.verdict import PAIR_STATISTICS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class Facts:
     @property
     def pair_code_counts(self) -> bool:
         """Whether the verdict rests on the pair code, too."""
-        return bool(PAIR_WITNESSES & set(self.report.decision.passed))
+        return bool(PAIR_STATISTICS & set(self.report.decision.passed))
 
 
 def _asked(found: Any) -> Mapping[str, Any]:

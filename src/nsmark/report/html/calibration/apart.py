@@ -13,21 +13,20 @@ from nsmark.report.html.svg.kinship import Kinship, Point, kinship_plot
 from nsmark.report.html.svg.margin import Margin, margin_plot
 from nsmark.report.html.svg.roc import roc_plot
 from nsmark.report.html.words import count, finite, number
-from nsmark.verification.calibration import NEIGHBOURS
 from nsmark.verification.controls import Control
-from nsmark.verification.kinship import LinesByKinship, lines_by_kinship
 from nsmark.verification.separation import Separation
-from nsmark.verification.witnesses import EXTRACTION, WITNESSES, Witness
+from nsmark.verification.statistics import EXTRACTION, STATISTICS, Statistic
+from nsmark.verification.thresholds import NEIGHBOURS, ThresholdsByBaseline, thresholds_by_baseline
 
 _RATE_TICKS = (0.0, 1.0, 0.5, 0.25, 0.75)
 
 
 def kinship_section(facts: CalibrationFacts) -> Markup:
     """Return the plots that show why a suspect is compared with its like."""
-    lines = lines_by_kinship(facts.controls, facts.calibration)
+    lines = thresholds_by_baseline(facts.controls, facts.calibration)
     plots = [
         plot
-        for witness in WITNESSES
+        for witness in STATISTICS
         if witness is not EXTRACTION
         for plot in _kinship(facts, witness, lines)
     ]
@@ -56,7 +55,9 @@ def kinship_section(facts: CalibrationFacts) -> Markup:
     )
 
 
-def _kinship(facts: CalibrationFacts, witness: Witness, lines: LinesByKinship) -> list[Markup]:
+def _kinship(
+    facts: CalibrationFacts, witness: Statistic, lines: ThresholdsByBaseline
+) -> list[Markup]:
     innocents = _points(witness, facts.controls)
     if not innocents:
         return []
@@ -87,7 +88,7 @@ def _kinship(facts: CalibrationFacts, witness: Witness, lines: LinesByKinship) -
     return [figure(label, plot, caption)]
 
 
-def _points(witness: Witness, models: Iterable[Control]) -> list[Point]:
+def _points(witness: Statistic, models: Iterable[Control]) -> list[Point]:
     found = []
     for model in models:
         without, with_it = (value_of(witness, model, triggered=side) for side in (False, True))
@@ -100,7 +101,7 @@ def apart_section(facts: CalibrationFacts) -> Markup:
     """Return for every witness how far innocents and thefts lie apart, and its ROC curve."""
     separations = {each.name: each for each in facts.separations}
     content: list[str] = []
-    for witness in WITNESSES:
+    for witness in STATISTICS:
         margin = _margin(facts, witness, separations.get(witness.name))
         if margin is not None:
             content.append(margin)
@@ -125,7 +126,7 @@ def apart_section(facts: CalibrationFacts) -> Markup:
 
 
 def _margin(
-    facts: CalibrationFacts, witness: Witness, separation: Separation | None
+    facts: CalibrationFacts, witness: Statistic, separation: Separation | None
 ) -> Markup | None:
     innocents, thefts = (
         [(m.name, v) for m in models if (v := value_of(witness, m)) is not None]
@@ -134,8 +135,8 @@ def _margin(
     if not innocents:
         return None
     label = meaning_of(witness.name).label
-    line = facts.calibration.line(witness.name)
-    threshold = finite(line.threshold) if line is not None else None
+    line = facts.calibration.threshold(witness.name)
+    threshold = finite(line.value) if line is not None else None
     closest = max(value for _, value in innocents)
     caption = f"Closest innocent model {number(closest)}"
     if separation is not None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nsmark.report.html.words import finite
-from nsmark.verification.calibration import Calibration, lines_for
 from nsmark.verification.controls import Control
 from nsmark.verification.separation import Separation
+from nsmark.verification.statistics import Statistic
+from nsmark.verification.thresholds import Calibration, thresholds_for
 from nsmark.verification.verdict import Decision, Verdict
-from nsmark.verification.witnesses import Witness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +61,12 @@ class CalibrationFacts:
             for theft, decision in self.missed
             if any(
                 line.passed_by(theft.triggered)
-                for line in lines_for(self.calibration, self.controls, theft.untriggered)
+                for line in thresholds_for(self.calibration, self.controls, theft.untriggered)
             )
         ]
 
 
-def value_of(witness: Witness, control: Control, *, triggered: bool = True) -> float | None:
+def value_of(witness: Statistic, control: Control, *, triggered: bool = True) -> float | None:
     """Return what a model measured, where it can be drawn."""
     statistics = control.triggered if triggered else control.untriggered
     return finite(getattr(statistics, witness.name))

@@ -10,8 +10,8 @@ from nsmark.report.html.glossary import meaning_of
 from nsmark.report.html.markup import Markup, element, joined
 from nsmark.report.html.words import TEXT_LIMIT, clean, count, fixed, outside
 from nsmark.verification.controls import CHANGED, Control
+from nsmark.verification.statistics import STATISTICS
 from nsmark.verification.verdict import Decision, Verdict
-from nsmark.verification.witnesses import WITNESSES
 
 _MOST_ROWS = 200
 _MOST_REASONS = 10
@@ -92,7 +92,7 @@ def controls_section(facts: CalibrationFacts) -> Markup:
     """Return every innocent model that the lines were drawn from."""
     measured = [
         witness
-        for witness in WITNESSES
+        for witness in STATISTICS
         if any(value_of(witness, control) is not None for control in facts.controls)
     ]
     rows = [

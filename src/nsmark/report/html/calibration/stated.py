@@ -8,7 +8,7 @@ from nsmark.report.html.glossary import meaning_of
 from nsmark.report.html.markup import Markup, joined
 from nsmark.report.html.sections.rates import rate_in_words
 from nsmark.report.html.words import count, number, one_in, outside, percent
-from nsmark.verification.calibration import NEIGHBOURS
+from nsmark.verification.thresholds import NEIGHBOURS
 
 _TICK, _DASH = "M8 21l9 9l17-19", "M9 20h24"
 
@@ -83,18 +83,18 @@ def _lines(facts: CalibrationFacts) -> Markup:
     separations = {each.name: each for each in facts.separations}
     columns = ("line", "closest innocent", "farthest theft", "area under ROC")
     rows = []
-    for line in facts.calibration.lines:
+    for line in facts.calibration.thresholds:
         apart = separations.get(line.name)
         unreachable = "" if line.can_be_reached else " Nobody can pass this line."
         rows.append(
             (
                 joined(meaning_of(line.name).label, unreachable),
                 (
-                    number(line.threshold),
+                    number(line.value),
                     number(line.closest_control),
                     number(apart.farthest_theft if apart else None),
                     number(apart.area if apart else None),
                 ),
             )
         )
-    return table("Lines and margins of every witness", "Witness (1 is closest)", columns, rows)
+    return table("Lines and margins of every witness", "Statistic (1 is closest)", columns, rows)

@@ -13,7 +13,7 @@ from nsmark.report.html.svg.dumbbell import Pair, dumbbell_plot
 from nsmark.report.html.svg.scale import nice_ticks
 from nsmark.report.html.words import finite, fixed, number
 from nsmark.report.report import PAIR_CODE_NAMES
-from nsmark.verification.measure import STATISTIC_NAMES
+from nsmark.verification.statistics import STATISTIC_NAMES
 
 _WITH, _WITHOUT = "with trigger", "without"
 _NOTHING = "Nothing was measured, so there are no numbers."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nsmark.report.html.blocks import bullets
 from nsmark.report.html.markup import Markup
 from nsmark.report.html.words import count, one_in, percent
-from nsmark.verification.calibration import Calibration
+from nsmark.verification.thresholds import Calibration
 
 
 def rate_in_words(calibration: Calibration) -> Markup:

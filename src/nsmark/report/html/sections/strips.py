@@ -12,9 +12,9 @@ from nsmark.report.html.glossary import meaning_of
 from nsmark.report.html.svg.scale import nice_ticks
 from nsmark.report.html.svg.strip import Strip
 from nsmark.report.html.words import finite, number
-from nsmark.verification.calibration import Calibration
+from nsmark.verification.statistics import STATISTICS
+from nsmark.verification.thresholds import Calibration, Threshold
 from nsmark.verification.verdict import Verdict
-from nsmark.verification.witnesses import WITNESSES, Line
 
 # Shares are drawn by what is left unexplained, so the axis widens towards 1. Ends first, then the
 # rest: where two labels would touch, the earlier one stays.
@@ -33,8 +33,8 @@ class Lines:
 def calibrated_lines(facts: Facts, calibration: Calibration) -> list[Lines]:
     """Return a plot for every witness that has a line."""
     found = []
-    for witness in WITNESSES:
-        line = calibration.line(witness.name)
+    for witness in STATISTICS:
+        line = calibration.threshold(witness.name)
         if line is None:
             continue
         is_rate = witness.name == "extraction_rate"
@@ -43,7 +43,7 @@ def calibrated_lines(facts: Facts, calibration: Calibration) -> list[Lines]:
                 facts,
                 "calibrated",
                 witness.name,
-                line.threshold,
+                line.value,
                 closeness=witness.closeness,
                 ticks=() if is_rate else SHARE_TICKS,
                 bounds=(0.0, 1.0) if is_rate else None,
@@ -90,7 +90,7 @@ def _lines(
     closeness: Callable[[float], float],
     ticks: tuple[float, ...] = (),
     bounds: tuple[float, float] | None = None,
-    line: Line | None = None,
+    line: Threshold | None = None,
 ) -> Lines:
     values = facts.counted if rule == "calibrated" else facts.triggered
     suspect, controls = finite(values.get(name)), _controls(facts, name)
