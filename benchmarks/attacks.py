@@ -48,7 +48,7 @@ from nsmark.keyfile import WatermarkKey, read_key
 from nsmark.models.loading import resolve_device
 from nsmark.report import library_versions
 from nsmark.suspects.recorded import RecordedOutputs
-from nsmark.verification.measure import ask
+from nsmark.verification.evidence import ask
 from nsmark.verification.questions import key_questions
 from provenance import measured
 

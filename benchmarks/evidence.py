@@ -51,10 +51,10 @@ from nsmark.keyfile import WatermarkKey, read_key, write_key
 from nsmark.payload import PayloadConfig, read_texts
 from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.controls import Control, Controls, owner_controls
-from nsmark.verification.measure import Statistics, Yardstick
+from nsmark.verification.evidence import OwnerReference
 from nsmark.verification.separation import area_under, roc_curve, separations
+from nsmark.verification.statistics import STATISTICS, Statistics
 from nsmark.verification.verdict import Verdict, judge
-from nsmark.verification.witnesses import WITNESSES
 from provenance import measured
 
 TASKS = ("sst2", "offenseval", "agnews")
@@ -205,9 +205,9 @@ def start_judge(key_file: Path, rate: float) -> None:
     """Prepare a process, which has one core."""
     threadpool_limits(1)
     key = read_key(key_file)
-    yardstick = Yardstick(key)
+    owner = OwnerReference(key)
     _JUDGE.update(
-        yardstick=yardstick,
+        owner=owner,
         controls=owner_controls(key),
         rate=rate,
     )
@@ -215,10 +215,10 @@ def start_judge(key_file: Path, rate: float) -> None:
 
 def judge_answers(answers: RecordedOutputs) -> dict[str, Any]:
     """Measure one suspect and apply both rules."""
-    yardstick: Yardstick = _JUDGE["yardstick"]
+    owner: OwnerReference = _JUDGE["owner"]
     controls: list[Control] = _JUDGE["controls"]
     try:
-        evidence = yardstick.compare(answers)
+        evidence = owner.compare(answers)
     except EvidenceError as error:  # such as the signs of nearly constant outputs
         nothing = Statistics().to_mapping()
         return {
@@ -233,17 +233,17 @@ def judge_answers(answers: RecordedOutputs) -> dict[str, Any]:
             "paper": "could_not_measure",
             "error": str(error),
         }
-    judged = judge(yardstick, evidence, Controls(controls), rate=_JUDGE["rate"])
+    judged = judge(owner, evidence, Controls(controls), rate=_JUDGE["rate"])
     decision, lines = judged.decision, judged.calibration
     # The paper has one control, the unmarked model, which comes first.
-    by_paper = judge(yardstick, evidence, Controls(controls[:1]), rule="paper").decision
+    by_paper = judge(owner, evidence, Controls(controls[:1]), rule="paper").decision
     return {
         "name": answers.name,
         "rank": evidence.rank,
         "triggered": evidence.triggered.to_mapping(),
         "untriggered": evidence.untriggered.to_mapping(),
         "sized_extraction_rate": evidence.sized_extraction_rate,
-        "lines": None if lines is None else {line.name: line.threshold for line in lines.lines},
+        "lines": None if lines is None else {line.name: line.value for line in lines.thresholds},
         "verdict": str(decision.verdict),
         "passed": list(decision.passed),
         "paper": str(by_paper.verdict),
@@ -261,7 +261,7 @@ def judge_all(
     """Ask every base and judge it behind every change."""
     context = get_context("spawn")
     rows: list[dict[str, Any]] = []
-    questions, started = Yardstick(key).questions, time.perf_counter()
+    questions, started = OwnerReference(key).questions, time.perf_counter()
     with ProcessPoolExecutor(
         arguments.processes, context, start_judge, (prepared.key_file, arguments.rate)
     ) as pool:
@@ -300,7 +300,7 @@ def margin(row: dict[str, Any]) -> float:
     values, lines = counted(row), row["lines"] or {}
     margins = [
         witness.closeness(values[witness.name]) - witness.closeness(lines[witness.name])
-        for witness in WITNESSES
+        for witness in STATISTICS
         if witness.name in lines and values[witness.name] is not None
     ]
     highest = max(margins, default=-np.inf)

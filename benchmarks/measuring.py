@@ -22,7 +22,7 @@ from nsmark.api import verify
 from nsmark.keyfile import read_key
 from nsmark.models.loading import open_encoder
 from nsmark.suspects import RecordedOutputs, open_suspect
-from nsmark.verification.measure import Yardstick, ask
+from nsmark.verification.evidence import OwnerReference, ask
 from nsmark.verification.questions import key_questions
 from provenance import measured
 
@@ -47,12 +47,12 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     parts: dict[str, list[float]] = {
         name: [] for name in ("forward", "tokenising", "owner_side", "comparison", "verify")
     }
-    yardstick = Yardstick(key)
+    owner = OwnerReference(key)
     for _ in range(arguments.rounds):
         parts["forward"].append(seconds(lambda: encoder.encode_tokens(tokens)))
         parts["tokenising"].append(seconds(lambda: encoder.token_ids(texts)))
-        parts["owner_side"].append(seconds(lambda: Yardstick(key)))
-        parts["comparison"].append(seconds(lambda: yardstick.compare(answers)))
+        parts["owner_side"].append(seconds(lambda: OwnerReference(key)))
+        parts["comparison"].append(seconds(lambda: owner.compare(answers)))
         parts["verify"].append(seconds(lambda: verify(key, suspect, device="cpu")))
     medians = {name: statistics.median(values) for name, values in parts.items()}
     return {

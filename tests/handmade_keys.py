@@ -36,7 +36,7 @@ from nsmark.payload import (
 )
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import measure, paper_thresholds
-from nsmark.verification.measure import Yardstick
+from nsmark.verification.evidence import OwnerReference
 
 CREATED = "2026-01-31T12:00:00Z"
 
@@ -164,7 +164,7 @@ def make_key(
         triggered=control.triggered.to_mapping() | {"rank": float(control.rank)},
         untriggered=control.untriggered.to_mapping(),
     )
-    thresholds = paper_thresholds(Yardstick(draft).own()[0], [control.triggered])
+    thresholds = paper_thresholds(OwnerReference(draft).own()[0], [control.triggered])
     return reseal(replace(draft, thresholds=thresholds, controls=(record,)), identity_seed)
 
 

@@ -17,7 +17,7 @@ from attacks_table.picture import picture
 from nsmark.attacks.comparison import WITNESSES_IN_WORDS, counted, markdown_table
 from nsmark.attacks.expression import parse_attack
 from nsmark.attacks.plan import UNTOUCHED, names_in
-from nsmark.verification.verdict import PAIR_WITNESSES
+from nsmark.verification.verdict import PAIR_STATISTICS
 from provenance import when_measured
 
 Document = dict[str, Any]
@@ -133,14 +133,14 @@ def by_witness(rows: Sequence[Row]) -> str:
     tried = [r for r in rows if r.get("error") is None and r["attack"] != UNTOUCHED]
     shown = [set(row["passed"]) for row in tried if row["verdict"] == "owned"]
     kinds = {
-        "the pair code": lambda each: bool(each & PAIR_WITNESSES),
+        "the pair code": lambda each: bool(each & PAIR_STATISTICS),
         "what is read from triggered answers": lambda each: bool(each & _READ),
         "comparison with the owner's answers, the null space among it": lambda each: bool(
-            each - _READ - PAIR_WITNESSES
+            each - _READ - PAIR_STATISTICS
         ),
     }
     told = [f"{words} {sum(map(counts, shown))}" for words, counts in kinds.items()]
-    alone = sum(each <= PAIR_WITNESSES for each in shown)
+    alone = sum(each <= PAIR_STATISTICS for each in shown)
     return (
         f"By kind of witness, of all {len(tried)} on the first task: {'; '.join(told)}. "
         f"{alone} are shown by the pair code alone."

@@ -12,7 +12,7 @@ from evidence_table.suspects import ask
 from fidelity import check_settings, similarity_correlation
 from nsmark.embedding.pair_texts import PairRow
 from nsmark.payload.pairs import COPIES
-from nsmark.verification.measure import Yardstick
+from nsmark.verification.evidence import OwnerReference
 from pair_table.reading import read
 from pair_table.run import OWNER, Run
 
@@ -53,9 +53,9 @@ def measure_mark(run: Run) -> dict[str, Any]:
 
 def measure_others(run: Run) -> dict[str, dict[str, float | None]]:
     """Return what the witnesses beside the pair code say of both models."""
-    yardstick = Yardstick(run.key)
+    owner = OwnerReference(run.key)
     return {
-        name: yardstick.compare(ask(model, name, yardstick.questions)).triggered.to_mapping()
+        name: owner.compare(ask(model, name, owner.questions)).triggered.to_mapping()
         for name, model in (("marked", run.marked), ("reference", run.reference))
     }
 

@@ -26,8 +26,8 @@ from nsmark.payload import WordList
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import Evidence, Verdict, check_derivations, judge
 from nsmark.verification.controls import CHANGED, Control, Controls, owner_controls
-from nsmark.verification.measure import Yardstick, ask
-from nsmark.verification.pair_derivations import pair_doubt
+from nsmark.verification.derivations import pair_doubt
+from nsmark.verification.evidence import OwnerReference, ask
 from nsmark_authority.control_models import ControlSource
 
 ProgressCallback = Callable[[str, int, int], None]
@@ -121,7 +121,7 @@ def examine(
         key = _read(content, limits or AdmissionLimits())
         details |= _sizes(key)
         _check_derivations(key, published)
-        yardstick = _check_itself(key, device, details)
+        owner = _check_itself(key, device, details)
     except _RefusedError as refusal:
         return Examination(State.REFUSED, (str(refusal),), details)
     models = list(controls(key))
@@ -138,9 +138,9 @@ def examine(
     for number, model in enumerate(models):
         if on_progress is not None:
             on_progress("control models", number, len(models))
-        answers = ask(yardstick.questions, opening.open(model))
+        answers = ask(owner.questions, opening.open(model))
         try:
-            found = [yardstick.compare(each) for each in (answers, _mapped(answers))]
+            found = [owner.compare(each) for each in (answers, _mapped(answers))]
         except EvidenceError as error:
             left_out.append(f"{answers.name}: {error}")
         else:
@@ -150,7 +150,7 @@ def examine(
         on_progress("control models", len(models), len(models))
     details["controls"] = [_shown(evidence) for evidence in (*plain, *mapped)]
     details["controls_not_measured"] = left_out
-    reasons = _accepted_controls(yardstick, plain, mapped)
+    reasons = _accepted_controls(owner, plain, mapped)
     if not reasons and len(plain) < MIN_CONTROL_MODELS:
         reasons = ["hardly any control model can be measured under the key", *left_out[:3]]
     return Examination(State.REFUSED if reasons else State.ADMITTED, tuple(reasons), details)
@@ -223,7 +223,7 @@ def _check_derivations(key: WatermarkKey, published: Published) -> None:
         raise _RefusedError("; ".join([*unchecked, *([] if doubt is None else [doubt])]))
 
 
-def _check_itself(key: WatermarkKey, device: str, details: dict[str, Any]) -> Yardstick:
+def _check_itself(key: WatermarkKey, device: str, details: dict[str, Any]) -> OwnerReference:
     """Recompute what a key says of itself: null space, marks, and what no key can hold.
 
     Raises:
@@ -231,8 +231,8 @@ def _check_itself(key: WatermarkKey, device: str, details: dict[str, Any]) -> Ya
     """
     try:
         owner_controls(key)
-        yardstick = Yardstick(key, basis_on(device))
-        flaw = yardstick.flaw
+        owner = OwnerReference(key, basis_on(device))
+        flaw = owner.flaw
     except (InputError, EvidenceError) as error:
         raise _RefusedError(str(error)) from error
     if flaw is not None:
@@ -243,18 +243,18 @@ def _check_itself(key: WatermarkKey, device: str, details: dict[str, Any]) -> Ya
         raise _RefusedError("the key holds a null basis: it is recomputed, and none is filed")
     if not (0 <= lines.min_extraction_rate <= 1 and 0 <= lines.max_matching_degree <= most):
         raise _RefusedError("the key holds thresholds that no key can have")
-    side = yardstick.triggered
+    side = owner.triggered
     details |= {"null_dim": int(side.basis.shape[1]), "rank": side.rank}
     if config.num_texts < _LEAST_TEXTS_PER_DIMENSION * side.rank:
         raise _RefusedError(
             f"{config.num_texts} texts are too few for outputs of rank {side.rank}: chance brings "
             "every model close"
         )
-    for each in (side, yardstick.untriggered):
+    for each in (side, owner.untriggered):
         gap = float(np.abs(each.basis.T @ each.basis - np.eye(each.basis.shape[1])).max())
         if not gap <= _NOT_ORTHONORMAL:
             raise _RefusedError("its outputs have no null space that can be computed")
-    return yardstick
+    return owner
 
 
 def _mapped(answers: RecordedOutputs) -> RecordedOutputs:
@@ -264,14 +264,14 @@ def _mapped(answers: RecordedOutputs) -> RecordedOutputs:
 
 
 def _accepted_controls(
-    yardstick: Yardstick, plain: Sequence[Evidence], mapped: Sequence[Evidence]
+    owner: OwnerReference, plain: Sequence[Evidence], mapped: Sequence[Evidence]
 ) -> list[str]:
     """Return what speaks against the key: each control it accepts, or reads its marks from."""
     controls = [Control.of(evidence) for evidence in plain]
     reasons = []
     for evidence in (*plain, *mapped):
         control = Control.of(evidence)
-        decision = judge(yardstick, evidence, Controls(controls, judged=control.model)).decision
+        decision = judge(owner, evidence, Controls(controls, judged=control.model)).decision
         if decision.verdict is Verdict.OWNED:
             passed = ", ".join(decision.passed)
             reasons.append(f"the key accepts the innocent model {control.name!r} ({passed})")

@@ -23,7 +23,7 @@ from nsmark.payload.pairs import choose_pair_words
 from nsmark.payload.word_list import ordinary_word_list
 from nsmark.suspects import open_suspect
 from nsmark.verification.controls import Controls, owner_controls
-from nsmark.verification.measure import ask
+from nsmark.verification.evidence import ask
 
 SETTINGS = CalibrationSettings(num_tasks=1, steps=5)
 
@@ -110,7 +110,7 @@ def test_a_theft_that_only_the_pair_code_shows_is_judged_as_verify_judges(paired
 
 
 def test_models_are_asked_what_verify_asks(paired, population, tiny_st):
-    expected = ask(population.yardstick.questions, open_suspect(tiny_st, device="cpu"))
+    expected = ask(population.owner.questions, open_suspect(tiny_st, device="cpu"))
     for innocent in (True, False):
         name, run = population.jobs(tiny_st, "model", innocent=innocent)[0]
         assert name == "model, as it is"

@@ -12,7 +12,7 @@ from endpoint_server import EndpointServer
 from handmade_keys import make_key, reseal
 from many_keys import WordModel, code_of, make_shared_key, short_word_list
 from nsmark.api import identifying
-from nsmark.api.identifying import Asking, gather_candidates, identify
+from nsmark.api.identifying import IdentificationRun, gather_candidates, identify
 from nsmark.corpus import pool_texts
 from nsmark.errors import EvidenceError, UsageError
 from nsmark.keyfile import write_key
@@ -221,7 +221,7 @@ def test_an_endpoint_is_planned_with_decoys_asked_once_and_bounded(tmp_path):
         address = f"openai:{server.url}#m"
         candidates = gather_candidates(KEYS, word_list=short_word_list())
         options = QueryOptions(seed=1, price_per_million_tokens=1.0)
-        asking = Asking(candidates, address, randomness=RANDOMNESS, queries=options)
+        asking = IdentificationRun(candidates, address, randomness=RANDOMNESS, queries=options)
         assert asking.plan.num_queries > 6 * asking.plan.num_pairs
         assert asking.plan.most_queries == identifying.MOST_REMOTE_QUERIES
         assert "price about" in asking.plan.endpoint

@@ -40,8 +40,8 @@ def test_the_other_owners_model_is_a_control(tiny_marked, tiny_st, identity, tem
     found = calibrated(tiny_marked, tiny_st, identity, SETTINGS)
 
     assert found.not_made == []
-    control = next(each for each in found.controls if each.name == NAME)
-    assert control.evidence.triggered.extraction_rate < 0.5
+    control = next(each for each in found.controls if each.suspect == NAME)
+    assert control.triggered.extraction_rate < 0.5
     assert any(each.name == NAME for each in found.key.controls)
     assert list(temporary.iterdir()) == []
 
@@ -56,5 +56,5 @@ def test_a_model_that_could_not_be_marked_costs_only_itself(
     assert found.not_made[0].startswith(f"{NAME}: not made: ")
     assert json.loads(json.dumps(found.to_mapping()))["not_made"] == found.not_made
     assert found.calibration.rate is not None
-    assert NAME not in {each.name for each in found.controls}
+    assert NAME not in {each.suspect for each in found.controls}
     assert list(temporary.iterdir()) == []

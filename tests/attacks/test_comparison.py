@@ -8,7 +8,7 @@ import io
 from html_pages import parse
 from nsmark.attacks.comparison import comparison_page, counted, csv_table, markdown_table
 from nsmark.report.html.svg.pareto import Point, best_for_the_thief, pareto_plot
-from nsmark.verification.measure import STATISTIC_NAMES
+from nsmark.verification.statistics import STATISTIC_NAMES
 
 
 def row(attack: str, verdict: str, margin: float | None, similarity: float) -> dict:

@@ -25,7 +25,7 @@ def script():
     del sys.modules["evidence"]
 
 
-WITNESSES = (
+STATISTICS = (
     "extraction_rate",
     "predictability",
     "aligned_predictability",
@@ -54,7 +54,7 @@ def row(name: str, *, theft: bool, owned: bool) -> dict:
         "name": name,
         "triggered": values,
         "untriggered": values,
-        "lines": dict.fromkeys(WITNESSES, 0.5),
+        "lines": dict.fromkeys(STATISTICS, 0.5),
         "verdict": verdict,
         "paper": verdict,
     }

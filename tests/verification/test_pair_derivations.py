@@ -11,7 +11,7 @@ from nsmark.corpus import pool_texts, training_texts
 from nsmark.errors import KeyFileError
 from nsmark.payload import PairConfig, WordList, ordinary_word_list
 from nsmark.payload.pairs import choose_pair_words, derive_pair_texts
-from nsmark.verification.pair_derivations import pair_doubt
+from nsmark.verification.derivations import pair_doubt
 
 SIZES = PairConfig(size=4, repeats=2)
 OWN_POOL = [f"text number {i} of a pool that somebody keeps" for i in range(400)]

@@ -26,10 +26,10 @@ from nsmark.payload import PairConfig
 from nsmark.payload.pairs import derive_pair_texts
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import Evidence, Statistics, Verdict, measure
-from nsmark.verification.calibration import calibrate
 from nsmark.verification.controls import Control
-from nsmark.verification.measure import Yardstick
+from nsmark.verification.evidence import OwnerReference
 from nsmark.verification.questions import key_questions
+from nsmark.verification.thresholds import calibrate
 from nsmark.verification.verdict import (
     MAX_PAIR_P_VALUE,
     MAX_WAGER_P_VALUE,
@@ -486,8 +486,8 @@ def test_a_doubted_pair_code_still_refuses_a_key_whose_control_carries_it():
     assert "'public' carries its pair code" in decision.reasons[0]
 
 
-def test_questions_given_to_a_yardstick_are_the_ones_it_measures_by(key, thief):
-    part = Yardstick(key, questions=key_questions(key, 20))
+def test_questions_other_than_the_keys_are_measured_with_their_own_answers(key, thief):
+    part = OwnerReference(key, questions=key_questions(key, 20))
     answers = RecordedOutputs("x", thief.triggered, thief.untriggered, thief.pair_texts[:20])
 
     assert sum(part.compare(answers).pairs.halves) == 20

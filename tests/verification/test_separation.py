@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsmark.verification.controls import Control
-from nsmark.verification.measure import Statistics
 from nsmark.verification.separation import area_under, roc_curve, separations
+from nsmark.verification.statistics import Statistics
 
 values = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=12)
 

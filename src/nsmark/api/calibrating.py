@@ -13,10 +13,10 @@ from nsmark.errors import EvidenceError, KeyFileError, NsmarkError
 from nsmark.identity.keys import Identity
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.models.folder import model_digest
-from nsmark.verification.calibration import Calibration, calibrate
 from nsmark.verification.controls import Control, Controls, controls_like
-from nsmark.verification.measure import Evidence
+from nsmark.verification.evidence import Evidence
 from nsmark.verification.separation import Separation, separations
+from nsmark.verification.thresholds import Calibration, calibrate
 from nsmark.verification.verdict import Decision, refusal_by_controls
 
 ModelCallback = Callable[[int, int, str], None]
@@ -129,7 +129,7 @@ def calibrate_key(
             f"a control carries the mark: {refusal}",
             "give models that were not made from the marked one",
         )
-    rank = population.yardstick.triggered.rank
+    rank = population.owner.triggered.rank
     compared = controls_like(measured, rank, rank)
     calibration = calibrate(compared, settings.rate, num_bits=key.configuration.num_bits)
     assert calibration is not None  # noqa: S101 - the reference itself is a control

@@ -20,10 +20,11 @@ from nsmark.payload.payload import WatermarkPayload
 from nsmark.report.versions import library_versions
 from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.controls import Control, Controls
-from nsmark.verification.measure import Evidence, Yardstick
+from nsmark.verification.evidence import Evidence, OwnerReference
 from nsmark.verification.questions import key_questions
-from nsmark.verification.verdict import Verdict, judge, paper_thresholds, unshown_marks
-from nsmark.verification.witnesses import EXTRACTION
+from nsmark.verification.statistics import EXTRACTION
+from nsmark.verification.thresholds import paper_thresholds
+from nsmark.verification.verdict import Verdict, judge, unshown_marks
 
 if TYPE_CHECKING:
     from nsmark.embedding.extractor import Extractor
@@ -47,13 +48,13 @@ def enroll(
     """Build the key from the saved model's outputs, and refuse one that does not show it."""
     answers = _answers("owner", payload, saved.encode)
     draft = _draft_key(payload, signed_claim, saved, training.extractor, config, digest, answers)
-    yardstick = Yardstick(draft)
-    own = yardstick.compare(answers)
-    evidence = yardstick.compare(_answers("reference", payload, reference.encode))
+    owner = OwnerReference(draft)
+    own = owner.compare(answers)
+    evidence = owner.compare(_answers("reference", payload, reference.encode))
     control = Control("reference", evidence.triggered, evidence.rank, evidence.untriggered)
     thresholds = paper_thresholds(own.triggered, [control.triggered])
     key = replace(draft, thresholds=thresholds, controls=(control.record(),))
-    missing = _not_shown(yardstick, own, answers, control)
+    missing = _not_shown(owner, own, answers, control)
     if missing:
         raise EmbeddingError(
             f"the saved model does not verify: {'; '.join(missing)}",
@@ -79,19 +80,19 @@ def own_check(
 
 
 def _not_shown(
-    yardstick: Yardstick, own: Evidence, answers: RecordedOutputs, control: Control
+    owner: OwnerReference, own: Evidence, answers: RecordedOutputs, control: Control
 ) -> Sequence[str]:
     """Return what keeps a verifier from reading every mark that was asked for."""
-    found = unshown_marks(yardstick.key, yardstick.questions, answers)
+    found = unshown_marks(owner.key, owner.questions, answers)
     if found:
         return found
-    judged = judge(yardstick, own, Controls([control]))
+    judged = judge(owner, own, Controls([control]))
     if judged.decision.verdict is not Verdict.OWNED:
         return judged.decision.reasons
-    line = judged.calibration.line(EXTRACTION.name) if judged.calibration else None
+    line = judged.calibration.threshold(EXTRACTION.name) if judged.calibration else None
     if line is None or not line.can_be_reached or EXTRACTION.name in judged.decision.passed:
         return ()
-    return (f"extraction {own.counted.extraction_rate:.3f} does not exceed {line.threshold:.3f}",)
+    return (f"extraction {own.counted.extraction_rate:.3f} does not exceed {line.value:.3f}",)
 
 
 def _draft_key(

@@ -29,6 +29,7 @@ from nsmark.report.identified import Finding, Identification, IdentificationPlan
 from nsmark.suspects.base import Suspect, open_suspect
 from nsmark.suspects.options import QueryOptions, QueryPlan
 from nsmark.suspects.recorded import RecordedOutputs
+from nsmark.verification.derivations import pair_doubt
 from nsmark.verification.identification import (
     PairChoice,
     PairCode,
@@ -38,8 +39,7 @@ from nsmark.verification.identification import (
     identification_seed,
     least_pairs,
 )
-from nsmark.verification.pair_derivations import pair_doubt
-from nsmark.verification.side_by_side import all_of
+from nsmark.verification.side_by_side import run_all
 from nsmark.verification.verdict import is_identified
 
 DEFAULT_REPEATS = 6
@@ -132,7 +132,7 @@ def gather_candidates(
     return Candidates(tuple(usable.values()), tuple(refused), num_repeated)
 
 
-class Asking:
+class IdentificationRun:
     """The texts for many keys: planned, asked, compared."""
 
     def __init__(
@@ -287,7 +287,7 @@ class Asking:
         ]
         readings: list[PairReading] = []
         for start in range(0, len(calls), _KEYS_AT_A_TIME):
-            readings += all_of(calls[start : start + _KEYS_AT_A_TIME])
+            readings += run_all(calls[start : start + _KEYS_AT_A_TIME])
             if on_progress is not None:
                 on_progress(done + len(readings), len(self.candidates), "keys tested")
         return readings
@@ -343,7 +343,7 @@ def identify(
     plan, name = None, _name(suspect)
     tested = [candidate.finding for candidate in candidates.usable]
     if candidates.usable:
-        asking = Asking(
+        run = IdentificationRun(
             candidates,
             suspect,
             randomness=randomness,
@@ -353,11 +353,11 @@ def identify(
             device=device,
             queries=queries,
         )
-        plan, name = asking.plan, asking.name
+        plan, name = run.plan, run.name
         if on_plan is not None:
             on_plan(plan)
         if not plan_only:
-            tested = asking.ask(on_progress)
+            tested = run.ask(on_progress)
     return Identification(
         suspect=name,
         plan=plan,

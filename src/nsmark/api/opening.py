@@ -11,7 +11,7 @@ from nsmark.keyfile.schema import WatermarkKey
 from nsmark.suspects.base import Suspect, open_suspect
 from nsmark.suspects.options import QueryOptions
 from nsmark.suspects.recorded import RecordedOutputs
-from nsmark.verification.owner_side import BasisFunction
+from nsmark.verification.statistics import BasisFunction
 
 AnySuspect = str | Path | Suspect | RecordedOutputs
 

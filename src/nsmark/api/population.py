@@ -20,11 +20,12 @@ from nsmark.errors import MissingExtraError
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.payload.word_list import published_word_list
 from nsmark.suspects.recorded import RecordedOutputs
-from nsmark.verification.calibration import DEFAULT_RATE
 from nsmark.verification.controls import CHANGED, Controls
-from nsmark.verification.measure import Evidence, Yardstick, ask, output_rank
-from nsmark.verification.pair_derivations import pair_doubt
-from nsmark.verification.side_by_side import all_of
+from nsmark.verification.derivations import pair_doubt
+from nsmark.verification.evidence import Evidence, OwnerReference, ask
+from nsmark.verification.side_by_side import run_all
+from nsmark.verification.statistics import output_rank
+from nsmark.verification.thresholds import DEFAULT_RATE
 from nsmark.verification.verdict import Decision, judge
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class ControlPopulation:
         settings: CalibrationSettings,
     ) -> None:
         self._key, self._device, self._texts, self._settings = key, device, texts, settings
-        self.yardstick = Yardstick(key, basis_on(device))
+        self.owner = OwnerReference(key, basis_on(device))
         # As for a verifier who has nothing but the package.
         self._pair_doubt = pair_doubt(
             key,
@@ -118,7 +119,7 @@ class ControlPopulation:
                 change(model)
             if pooling is not None:
                 model.pooling = pooling
-            asked = self.yardstick.questions
+            asked = self.owner.questions
             return asked.sorted_out("", model.eval().encode(asked.texts).astype(np.float64))
 
         return run
@@ -129,7 +130,7 @@ class ControlPopulation:
         for suspect in clean:
 
             def run(suspect: AnySuspect = suspect) -> RecordedOutputs:
-                return ask(self.yardstick.questions, opening.open(suspect))
+                return ask(self.owner.questions, opening.open(suspect))
 
             yield str(getattr(suspect, "name", suspect))[:150], run
 
@@ -146,7 +147,7 @@ class ControlPopulation:
                 seed=settings.seed,
                 device=self._device,
             ) as folder:
-                return ask(self.yardstick.questions, Opening(self._key, self._device).open(folder))
+                return ask(self.owner.questions, Opening(self._key, self._device).open(folder))
 
         return "reference, marked by another owner", run
 
@@ -170,7 +171,7 @@ class ControlPopulation:
     def judged(self, theft: Evidence, controls: Controls) -> Decision:
         """Return what a verifier with these controls would say."""
         judged = judge(
-            self.yardstick,
+            self.owner,
             theft,
             controls,
             rate=self._settings.rate,
@@ -188,9 +189,9 @@ class ControlPopulation:
             changed = f"{name}{CHANGED}{how}"
             return self._measured(changed, answers.changed(changed, change))
 
-        return all_of([partial(measured, how, draw) for how, draw in changes])
+        return run_all([partial(measured, how, draw) for how, draw in changes])
 
     def _measured(self, name: str, answers: RecordedOutputs) -> Evidence:
         # As an endpoint would answer.
         rounded = answers.changed(name, lambda part: part.astype(np.float32).astype(np.float64))
-        return self.yardstick.compare(rounded)
+        return self.owner.compare(rounded)

@@ -19,12 +19,11 @@ from nsmark.report.versions import library_versions
 from nsmark.suspects.base import BatchCallback
 from nsmark.suspects.options import QueryOptions
 from nsmark.suspects.recorded import RecordedOutputs
-from nsmark.verification.calibration import DEFAULT_RATE
 from nsmark.verification.controls import Controls, owner_controls
-from nsmark.verification.derivations import check_derivations
-from nsmark.verification.measure import Evidence, Yardstick, ask
-from nsmark.verification.pair_derivations import pair_doubt
+from nsmark.verification.derivations import check_derivations, pair_doubt
+from nsmark.verification.evidence import Evidence, OwnerReference, ask
 from nsmark.verification.questions import key_questions
+from nsmark.verification.thresholds import DEFAULT_RATE
 from nsmark.verification.verdict import RULES, Decision, Verdict, VerdictDetails, judge
 
 
@@ -90,19 +89,19 @@ def verify(
     questions = key_questions(key, num_pair_texts)
     if fresh is not None:
         questions = fresh_questions(key, fresh, pool, device, num_pair_texts)
-    yardstick = Yardstick(key, basis_on(device), questions)
+    owner = OwnerReference(key, basis_on(device), questions)
     name = suspect.name if hasattr(suspect, "name") and not isinstance(suspect, Path) else suspect
     if controls or independent:
-        innocent = Controls.ask(yardstick, map(opening.open, controls), on_batch)
+        innocent = Controls.ask(owner, map(opening.open, controls), on_batch)
     else:
         innocent = Controls(owner_controls(key))
     evidence: Evidence | None = None
     answers: RecordedOutputs | None = None
     try:
-        given = ask(yardstick.questions, opening.open(suspect), on_batch)
-        evidence, answers = yardstick.compare(given), given
+        given = ask(owner.questions, opening.open(suspect), on_batch)
+        evidence, answers = owner.compare(given), given
         judged = judge(
-            yardstick,
+            owner,
             evidence,
             innocent,
             rule=rule,
@@ -132,7 +131,7 @@ def verify(
         claim=key.signed_claim.claim.to_mapping(),
         versions=library_versions(),
         seconds=time.perf_counter() - started,
-        questions=yardstick.questions,
+        questions=owner.questions,
         answers=answers,
     )
 

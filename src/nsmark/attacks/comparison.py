@@ -15,7 +15,7 @@ from nsmark.report.html.blocks import figure, paragraph, section, table
 from nsmark.report.html.document import document
 from nsmark.report.html.markup import element
 from nsmark.report.html.svg.pareto import Point, pareto_plot
-from nsmark.verification.measure import STATISTIC_NAMES
+from nsmark.verification.statistics import STATISTIC_NAMES
 from nsmark.verification.verdict import PAIR_LINES
 
 _USELESS = 0.5

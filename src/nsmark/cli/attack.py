@@ -286,7 +286,7 @@ def recover_command(
     def recovered() -> dict[str, Any]:
         from nsmark.api.opening import Opening
         from nsmark.attacks.recovery import recover
-        from nsmark.verification.measure import ask
+        from nsmark.verification.evidence import ask
         from nsmark.verification.questions import key_questions
 
         answers = ask(key_questions(key, 0), Opening(key, device).open(suspect))

@@ -209,8 +209,8 @@ def describe(result: CalibrationResult) -> str:
     calibration = result.calibration
     areas = {each.name: each for each in result.separations}
     lines = [f"{'statistic':28}{'line':>9}{'closest innocent':>18}{'farthest theft':>16}{'AUC':>7}"]
-    for line in calibration.lines:
-        row = f"{line.name:28}{line.threshold:9.3f}{line.closest_control:18.3f}"
+    for line in calibration.thresholds:
+        row = f"{line.name:28}{line.value:9.3f}{line.closest_control:18.3f}"
         if line.name in areas:
             found = areas[line.name]
             row += f"{found.farthest_theft:16.3f}{found.area:7.3f}"

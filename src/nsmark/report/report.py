@@ -12,11 +12,12 @@ from nsmark.keyfile.schema import WatermarkKey
 from nsmark.report.odds import pair_code_in_words
 from nsmark.report.versions import library_versions
 from nsmark.suspects.recorded import RecordedOutputs
-from nsmark.verification.calibration import Calibration
 from nsmark.verification.controls import Control
-from nsmark.verification.measure import STATISTIC_NAMES, Evidence
+from nsmark.verification.evidence import Evidence
 from nsmark.verification.questions import Questions
-from nsmark.verification.verdict import PAIR_WITNESSES, Decision, Verdict, has_pair_code
+from nsmark.verification.statistics import STATISTIC_NAMES
+from nsmark.verification.thresholds import Calibration
+from nsmark.verification.verdict import PAIR_STATISTICS, Decision, Verdict, has_pair_code
 
 EXIT_CODES = {Verdict.OWNED: 0, Verdict.NOT_SHOWN: 1, Verdict.COULD_NOT_MEASURE: 3}
 
@@ -140,7 +141,7 @@ class Report:
     def _pair_standing(self, evidence: Evidence) -> str:
         if self.pair_doubt is not None:
             return "; it does not count, see below"
-        counts = PAIR_WITNESSES & set(self.decision.passed)
+        counts = PAIR_STATISTICS & set(self.decision.passed)
         if has_pair_code(evidence.triggered) and not counts:
             return "; the verdict does not rest on it"
         return ""

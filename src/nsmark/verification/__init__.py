@@ -1,8 +1,10 @@
 """Key + suspect → evidence → verdict."""
 
 from nsmark.verification.derivations import check_derivations
-from nsmark.verification.measure import STATISTIC_NAMES, Evidence, Statistics, measure
-from nsmark.verification.verdict import Decision, Verdict, VerdictDetails, judge, paper_thresholds
+from nsmark.verification.evidence import Evidence, measure
+from nsmark.verification.statistics import STATISTIC_NAMES, Statistics
+from nsmark.verification.thresholds import paper_thresholds
+from nsmark.verification.verdict import Decision, Verdict, VerdictDetails, judge
 
 __all__ = [
     "STATISTIC_NAMES",

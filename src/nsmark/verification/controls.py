@@ -15,8 +15,8 @@ from nsmark.keyfile.document import ControlRecord
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.suspects.base import BatchCallback, Suspect
 from nsmark.suspects.recorded import RecordedOutputs
-from nsmark.verification.measure import STATISTIC_NAMES, Evidence, Statistics, Yardstick, ask
-from nsmark.verification.witnesses import EXTRACTION
+from nsmark.verification.evidence import Evidence, OwnerReference, ask
+from nsmark.verification.statistics import EXTRACTION, STATISTIC_NAMES, Statistics
 
 CHANGED = " | "
 """Stands in a control's name between the model and what was done to its outputs."""
@@ -118,33 +118,33 @@ class Controls:
     @classmethod
     def ask(
         cls,
-        yardstick: Yardstick,
+        owner: OwnerReference,
         models: Iterable[Suspect | RecordedOutputs],
         on_batch: BatchCallback | None = None,
     ) -> Controls:
         """Measure the verifier's own, one after the other; without any, nobody's are trusted."""
-        answers = [ask(yardstick.questions, model, on_batch) for model in models]
-        return cls([Control.of(yardstick.compare(each)) for each in answers], "verifier", answers)
+        answers = [ask(owner.questions, model, on_batch) for model in models]
+        return cls([Control.of(owner.compare(each)) for each in answers], "verifier", answers)
 
-    def beside(self, yardstick: Yardstick, evidence: Evidence) -> list[Control]:
+    def beside(self, owner: OwnerReference, evidence: Evidence) -> list[Control]:
         """Return those that a suspect may be compared with, cut to its rank where needed."""
-        owner_rank = yardstick.triggered.rank
+        owner_rank = owner.triggered.rank
         others = [control for control in self.measured if control.model != self.judged]
         like = controls_like(others, evidence.rank, owner_rank)
         has_row_spaces = any(each.triggered.aligned_subspace_overlap is not None for each in like)
         if not self.answers or has_row_spaces:
             return like
-        cuts = [cut for each in self.answers for cut in _cut(yardstick, each, evidence.rank)]
+        cuts = [cut for each in self.answers for cut in _cut(owner, each, evidence.rank)]
         return controls_like([*cuts, *others], evidence.rank, owner_rank)
 
 
-def _cut(yardstick: Yardstick, answers: RecordedOutputs, rank: int) -> list[Control]:
+def _cut(owner: OwnerReference, answers: RecordedOutputs, rank: int) -> list[Control]:
     # The pair code does not depend on the rank.
     compared, cuts = replace(answers, pair_texts=None), []
     for how, alteration in (("PCA", principal_cut(rank)), ("chance", random_cut(rank))):
         change = alteration(answers.triggered, np.random.default_rng(0))
         cut = compared.changed(f"{answers.name}{CHANGED}cut to {rank} by {how}", change)
-        cuts.append(Control.of(yardstick.compare(cut)))
+        cuts.append(Control.of(owner.compare(cut)))
     return cuts
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from nsmark.verification.controls import Control
-from nsmark.verification.witnesses import WITNESSES
+from nsmark.verification.statistics import STATISTICS
 
 
 @dataclass(frozen=True, slots=True)
 class Separation:
-    """One witness on controls and simulated thefts."""
+    """One statistic on controls and simulated thefts."""
 
     name: str
     area: float
@@ -36,21 +36,21 @@ class Separation:
 
 
 def separations(innocents: Sequence[Control], thefts: Sequence[Control]) -> list[Separation]:
-    """Return how well each witness separates, where both kinds have measured it."""
+    """Return how well each statistic separates, where both kinds have measured it."""
     found = []
-    for witness in WITNESSES:
+    for statistic in STATISTICS:
         sides = [
-            np.array([c for c in (witness.of(each.triggered) for each in side) if c is not None])
+            np.array([c for c in (statistic.of(each.triggered) for each in side) if c is not None])
             for side in (innocents, thefts)
         ]
         if len(sides[0]) and len(sides[1]):
             curve = roc_curve(*sides)
             found.append(
                 Separation(
-                    witness.name,
+                    statistic.name,
                     area_under(curve),
-                    witness.value(float(sides[0].max())),
-                    witness.value(float(sides[1].min())),
+                    statistic.value(float(sides[0].max())),
+                    statistic.value(float(sides[1].min())),
                     curve,
                 )
             )

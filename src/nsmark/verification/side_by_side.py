@@ -17,7 +17,7 @@ _Second = TypeVar("_Second")
 _FEW_CORES = 4
 
 
-def both(first: Callable[[], _First], second: Callable[[], _Second]) -> tuple[_First, _Second]:
+def run_both(first: Callable[[], _First], second: Callable[[], _Second]) -> tuple[_First, _Second]:
     """Return two results, computed side by side where there are few cores."""
     if not 2 <= num_cores() <= _FEW_CORES:
         return first(), second()
@@ -26,7 +26,7 @@ def both(first: Callable[[], _First], second: Callable[[], _Second]) -> tuple[_F
         return first(), other.result()
 
 
-def all_of(calls: Sequence[Callable[[], _First]]) -> list[_First]:
+def run_all(calls: Sequence[Callable[[], _First]]) -> list[_First]:
     """Return the results of many calls, in their order, as many at a time as there are cores.
 
     Linear algebra leaves Python's lock free: threads are enough, and share what they read.

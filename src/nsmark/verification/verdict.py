@@ -9,32 +9,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-
 from nsmark.core.pair_code import PairReading
 from nsmark.core.pair_wager import PairWager
-from nsmark.errors import EvidenceError
 from nsmark.keyfile.document import Thresholds
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.suspects.recorded import RecordedOutputs
-from nsmark.verification.calibration import DEFAULT_RATE, Calibration, calibrate
 from nsmark.verification.controls import CHANGED, Control, Controls
-from nsmark.verification.measure import Evidence, Statistics, Yardstick, key_flaw, read_pairs
+from nsmark.verification.evidence import Evidence, OwnerReference, key_flaw, read_pairs
 from nsmark.verification.questions import Questions
-from nsmark.verification.witnesses import EXTRACTION, WITNESSES, Line
+from nsmark.verification.statistics import EXTRACTION, STATISTICS, Statistics
+from nsmark.verification.thresholds import (
+    DEFAULT_RATE,
+    Calibration,
+    Threshold,
+    calibrate,
+    paper_thresholds,
+)
 
 RULES = ("calibrated", "paper")
 
 RULE_VERSION = 12
-"""Counted up whenever the rule may judge the same answers otherwise than before: one of its lines
-changes, or what is measured, compared or refused. Pages of results name the version they were
-judged by; the list of versions in ``docs/results/README.md`` gets a line each time."""
+"""Counted up whenever the rule may judge the same answers otherwise than before: one of its
+thresholds changes, or what is measured, compared or refused. Pages of results name the version they
+were judged by; the list of versions in ``docs/results/README.md`` gets a line each time."""
 # Exact under the hypothesis that a model was not trained with this signature. An owner may try
 # 2⁴⁰ claims: a thousandth of what that leaves.
 MAX_DERIVED_P_VALUE = 1e-15
-# Exact under the same hypothesis; the contract's line.
+# Exact under the same hypothesis; as the contract has it.
 MAX_PAIR_P_VALUE = 1e-12
-# The same answers, read in another way: a thousandth of the chance that the line above leaves, and
+# The same answers, read in another way: a thousandth of the chance that the bound above leaves, and
 # of what 2⁴⁰ tried claims leave.
 MAX_WAGER_P_VALUE = 1e-15
 PAIR_LINES = (
@@ -45,14 +48,13 @@ PAIR_LINES = (
 _LEAST_OWN_PAIRS = 0.8
 # With hardly more texts than dimensions, chance brings every model close.
 _LEAST_TEXTS_PER_DIMENSION = 1.5
-PAPER_SHARE_OF_GAP = 0.6
 # What is read from outputs, not compared with the owner's.
 PAIR_CODE = "pair_code_rate"
 _ROW_SPACE = "aligned_subspace_overlap"
 PAIR_WAGER = "pair_wager_p_value"
-PAIR_WITNESSES = frozenset({PAIR_CODE, PAIR_WAGER})
+PAIR_STATISTICS = frozenset({PAIR_CODE, PAIR_WAGER})
 """Either way of reading the pair code."""
-_READ = (EXTRACTION.name, "derived_extraction_rate", *PAIR_WITNESSES)
+_READ = (EXTRACTION.name, "derived_extraction_rate", *PAIR_STATISTICS)
 
 
 class Verdict(StrEnum):
@@ -91,7 +93,7 @@ class VerdictDetails:
 
 
 def judge(
-    yardstick: Yardstick,
+    owner: OwnerReference,
     evidence: Evidence,
     controls: Controls,
     *,
@@ -114,13 +116,13 @@ def judge(
     The rule ``paper`` has two thresholds and no steps 3 and 7.
 
     Args:
-        yardstick: The owner's side.
+        owner: The owner's side.
         evidence: The suspect's.
         controls: Innocent models, measured.
         rule: One of :data:`RULES`.
         rate: False accusations that the rule ``calibrated`` allows.
         pair_doubt: Why the key's pair code does not count
-            (:mod:`nsmark.verification.pair_derivations`).
+            (:mod:`nsmark.verification.derivations`).
     """
     # 1.
     by_itself = rule == "calibrated" and has_pair_code(evidence.triggered) and pair_doubt is None
@@ -134,21 +136,21 @@ def judge(
         return VerdictDetails(Decision(Verdict.NOT_SHOWN, (reason, *found)))
     # 2.
     if rule == "paper":
-        own, _ = yardstick.own()
+        own, _ = owner.own()
         # Never the numbers written in the key: they follow from its outputs and its controls, and
         # a key that says otherwise was made to accuse.
         plain = [control for control in controls.measured if CHANGED not in control.name]
         thresholds = paper_thresholds(own, [control.triggered for control in plain])
         return VerdictDetails(decide_by_paper(evidence, thresholds, plain), thresholds, None, plain)
-    beside = controls.beside(yardstick, evidence)
-    num_bits = yardstick.key.configuration.num_bits
+    beside = controls.beside(owner, evidence)
+    num_bits = owner.key.configuration.num_bits
     calibration = calibrate(beside, rate, suspect=evidence.untriggered, num_bits=num_bits)
     decision = decide_calibrated(
         evidence,
         calibration,
         controls.measured,
-        yardstick.flaw,
-        yardstick.triggered.rank,
+        owner.flaw,
+        owner.triggered.rank,
         pair_doubt,
     )
     return VerdictDetails(decision, None, calibration, beside)
@@ -157,34 +159,6 @@ def judge(
 def is_identified(reading: PairReading, num_keys: int, pair_doubt: str | None) -> bool:
     """Return whether one of many keys' pair codes is found: each of them had its chance."""
     return min(1.0, reading.p_value * num_keys) <= MAX_PAIR_P_VALUE and pair_doubt is None
-
-
-def paper_thresholds(owner: Statistics, controls: Sequence[Statistics]) -> Thresholds:
-    """Return the paper's two lines: 0.6 of the gap between the owner's model and the mean control.
-
-    Args:
-        owner: The watermarked model under its own key.
-        controls: Innocent models under the same key, at least one.
-    """
-    rates = [c.extraction_rate for c in controls if c.extraction_rate is not None]
-    degrees = [
-        c.invariant_matching_degree for c in controls if c.invariant_matching_degree is not None
-    ]
-    if (
-        not rates
-        or not degrees
-        or owner.extraction_rate is None
-        or owner.invariant_matching_degree is None
-    ):
-        raise EvidenceError(
-            "no control gives both an extraction rate and a matching degree",
-            "use at least one control of the key's output dimension",
-        )
-    return Thresholds(
-        min_extraction_rate=PAPER_SHARE_OF_GAP * (owner.extraction_rate - float(np.mean(rates))),
-        max_matching_degree=PAPER_SHARE_OF_GAP
-        * (float(np.mean(degrees)) - owner.invariant_matching_degree),
-    )
 
 
 def _extraction_passes(statistics: Statistics, thresholds: Thresholds) -> bool:
@@ -211,7 +185,7 @@ def decide_by_paper(
 
     Args:
         evidence: What was measured.
-        thresholds: The two lines.
+        thresholds: The two.
         controls: Innocent models measured under the same key.
     """
     # 4.
@@ -266,15 +240,15 @@ def decide_calibrated(
     owner_rank: int = 1,
     pair_doubt: str | None = None,
 ) -> Decision:
-    """Accuse if a witness lies beyond its line, and nothing speaks against the key.
+    """Accuse if a statistic lies beyond its threshold, and nothing speaks against the key.
 
     Args:
         evidence: What was measured.
-        calibration: Lines from the controls that are like the suspect; None if there are none.
+        calibration: Thresholds from the controls that are like the suspect; None if there are none.
         controls: Innocent models measured under the same key, all of them.
         flaw: Why the key contradicts itself (:func:`key_flaw`).
         owner_rank: Dimensions in which the owner's outputs vary.
-        pair_doubt: Why the pair code does not count (:mod:`nsmark.verification.pair_derivations`).
+        pair_doubt: Why the pair code does not count (:mod:`nsmark.verification.derivations`).
     """
     # 3., 4., 5.
     refusal = (
@@ -283,12 +257,12 @@ def decide_calibrated(
     if refusal is not None:
         return Decision.refusal(refusal)
     # 6.
-    passed = [line.name for line in _lines(calibration) if line.passed_by(evidence.counted)]
+    passed = [each.name for each in _thresholds(calibration) if each.passed_by(evidence.counted)]
     if _derived(evidence.triggered):
         passed.append("derived_extraction_rate")
     # 7.
     if pair_doubt is None:
-        passed = [*_pair_witnesses(evidence.triggered), *passed]
+        passed = [*_pair_statistics(evidence.triggered), *passed]
     if not has_enough_texts(evidence, owner_rank):
         passed = [name for name in passed if name in _READ]
     if calibration is None and not passed:
@@ -307,13 +281,13 @@ def decide_calibrated(
             f"{evidence.num_texts} texts are too few for outputs of rank {owner_rank}: only what "
             "is read from them counts"
         )
-    if controls and not any(line.name == _ROW_SPACE for line in _lines(calibration)):
+    if controls and not any(each.name == _ROW_SPACE for each in _thresholds(calibration)):
         reasons.append(
             f"there are no controls whose outputs have the suspect's rank {evidence.rank}: its "
             "row space is not compared"
         )
-    for line in _lines(calibration):
-        reasons += _describe(line, evidence.triggered, evidence.counted)
+    for each in _thresholds(calibration):
+        reasons += _describe(each, evidence.triggered, evidence.counted)
     # 8.
     verdict = Verdict.OWNED if passed else Verdict.NOT_SHOWN
     return Decision(verdict, (*reasons, *evidence.notes), tuple(passed))
@@ -342,9 +316,9 @@ def refusal_by_controls(controls: Sequence[Control]) -> str | None:
 
 def _refusal_by_untriggered(evidence: Evidence, calibration: Calibration | None) -> str | None:
     """Return why a key that is read from untriggered texts is refused."""
-    line = None if calibration is None else calibration.line(EXTRACTION.name)
+    threshold = None if calibration is None else calibration.threshold(EXTRACTION.name)
     rate = evidence.untriggered.extraction_rate
-    if rate is not None and rate > (0.5 if line is None else min(line.threshold, 0.5)):
+    if rate is not None and rate > (0.5 if threshold is None else min(threshold.value, 0.5)):
         return f"its extractor reads the signature from untriggered texts too (rate {rate:.2f})"
     if _derived(evidence.untriggered):
         return "its readout is there on untriggered texts, too"
@@ -353,15 +327,15 @@ def _refusal_by_untriggered(evidence: Evidence, calibration: Calibration | None)
 
 def has_pair_code(statistics: Statistics) -> bool:
     """Return whether chance cannot have read so much of the pair code."""
-    return bool(_pair_witnesses(statistics))
+    return bool(_pair_statistics(statistics))
 
 
-def _pair_witnesses(statistics: Statistics) -> list[str]:
+def _pair_statistics(statistics: Statistics) -> list[str]:
     """Return which ways of reading the pair code show more than chance can."""
     return [
-        witness
-        for witness, (name, line) in zip((PAIR_CODE, PAIR_WAGER), PAIR_LINES, strict=True)
-        if (value := getattr(statistics, name)) is not None and value <= line
+        statistic
+        for statistic, (name, most) in zip((PAIR_CODE, PAIR_WAGER), PAIR_LINES, strict=True)
+        if (value := getattr(statistics, name)) is not None and value <= most
     ]
 
 
@@ -387,8 +361,8 @@ def describe_pairs(evidence: Evidence, doubt: str | None) -> list[str]:
     return said if doubt is None else [*said, f"it does not count: {doubt}"]
 
 
-def _lines(calibration: Calibration | None) -> tuple[Line, ...]:
-    return () if calibration is None else calibration.lines
+def _thresholds(calibration: Calibration | None) -> tuple[Threshold, ...]:
+    return () if calibration is None else calibration.thresholds
 
 
 def _derived(statistics: Statistics) -> bool:
@@ -407,23 +381,23 @@ def _describe_derived(statistics: Statistics) -> list[str]:
     ]
 
 
-_LABELS = {witness.name: witness.label for witness in WITNESSES}
+_LABELS = {statistic.name: statistic.label for statistic in STATISTICS}
 
 
-def _describe(line: Line, statistics: Statistics, counted: Statistics) -> list[str]:
-    value: float | None = getattr(statistics, line.name)
-    label = _LABELS[line.name]
+def _describe(threshold: Threshold, statistics: Statistics, counted: Statistics) -> list[str]:
+    value: float | None = getattr(statistics, threshold.name)
+    label = _LABELS[threshold.name]
     if value is None:
         return []
-    if not line.can_be_reached:
+    if not threshold.can_be_reached:
         return [f"{label} {value:.3f}: tells nothing, innocent models lie too close"]
-    passed = "lies beyond" if line.passed_by(counted) else "does not lie beyond"
-    if getattr(counted, line.name) != value:
+    passed = "lies beyond" if threshold.passed_by(counted) else "does not lie beyond"
+    if getattr(counted, threshold.name) != value:
         label = f"{label} {value:.3f}, at the size of the owner's outputs"
-        value = getattr(counted, line.name)
+        value = getattr(counted, threshold.name)
     return [
-        f"{label} {value:.3f} {passed} {line.threshold:.3f}; the closest of {line.num_controls} "
-        f"innocent models has {line.closest_control:.3f}"
+        f"{label} {value:.3f} {passed} {threshold.value:.3f}; the closest of "
+        f"{threshold.num_controls} innocent models has {threshold.closest_control:.3f}"
     ]
 
 

@@ -15,11 +15,11 @@ from nsmark.report.html import CalibrationFacts, render_calibration, render_html
 from nsmark.report.pictures import Pictures
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import Decision, Verdict
-from nsmark.verification.calibration import calibrate
 from nsmark.verification.controls import Control
-from nsmark.verification.measure import Statistics
 from nsmark.verification.questions import key_questions
 from nsmark.verification.separation import separations
+from nsmark.verification.statistics import Statistics
+from nsmark.verification.thresholds import calibrate
 
 ASKED = (datetime(2026, 3, 1, 9, 0, tzinfo=UTC), datetime(2026, 3, 1, 9, 4, 30, tzinfo=UTC))
 
@@ -232,6 +232,6 @@ def calibrations(page_key) -> dict[str, CalibrationFacts]:
 
 
 def _judged(theft: Control, controls: list[Control]) -> Decision:
-    lines = calibrate(controls, suspect=theft.untriggered).lines
+    lines = calibrate(controls, suspect=theft.untriggered).thresholds
     passed = tuple(line.name for line in lines if line.passed_by(theft.triggered))
     return Decision(Verdict.OWNED if passed else Verdict.NOT_SHOWN, (), passed)

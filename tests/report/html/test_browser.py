@@ -37,7 +37,7 @@ def test_reader_sees_verdict_plots_and_table(opened, reports, width):
     assert verdict.is_visible()
     assert verdict.inner_text().endswith("carry the watermark of Example Lab.")
     charts = page.locator("svg.chart")
-    assert charts.count() == len(reports["calibrated"].calibration.lines) + 4
+    assert charts.count() == len(reports["calibrated"].calibration.thresholds) + 4
     assert all(charts.nth(i).bounding_box()["height"] > 80 for i in range(charts.count()))
     rows = page.locator("tbody tr")
     # This key has no pair code; beside the statistics, what is read at the owner's size.
@@ -105,7 +105,7 @@ def test_reader_sees_what_was_calibrated(opened, calibrations, width):
     assert charts.count() == 3 + 4 + 4  # kinship, margins, ROC
     assert all(charts.nth(i).bounding_box()["height"] > 80 for i in range(charts.count()))
     rows = page.locator("tbody tr")
-    assert rows.count() == len(facts.calibration.lines) + 6 + len(facts.controls)
+    assert rows.count() == len(facts.calibration.thresholds) + 6 + len(facts.controls)
     assert all(rows.nth(i).is_visible() for i in range(rows.count()))
     assert sizes(page)[0] == width
     assert len(page.screenshot(full_page=True)) > 50_000

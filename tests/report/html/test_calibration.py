@@ -7,11 +7,9 @@ import pytest
 from html_pages import HOSTILE, parse, require_harmless
 from nsmark.report.html import CalibrationFacts, render_calibration
 from nsmark.verification import Decision, Verdict
-from nsmark.verification.calibration import Calibration, calibrate
 from nsmark.verification.controls import Control
-from nsmark.verification.kinship import lines_by_kinship
-from nsmark.verification.measure import STATISTIC_NAMES, Statistics
-from nsmark.verification.witnesses import WITNESSES
+from nsmark.verification.statistics import STATISTIC_NAMES, STATISTICS, Statistics
+from nsmark.verification.thresholds import Calibration, calibrate, thresholds_by_baseline
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -82,11 +80,11 @@ def test_many_models_make_no_megabytes(calibrations):
 
 def test_line_falls_where_kin_are_far_from_accused(calibrations):
     facts = calibrations["calibration"]
-    lines = lines_by_kinship(facts.controls, facts.calibration)
+    lines = thresholds_by_baseline(facts.controls, facts.calibration)
 
-    assert set(lines) == {witness.name for witness in WITNESSES[1:]}
+    assert set(lines) == {witness.name for witness in STATISTICS[1:]}
     for name, line in lines.items():
         assert [kin for kin, _ in line] == sorted(kin for kin, _ in line)
-        closest = facts.calibration.line(name).closest_control
+        closest = facts.calibration.threshold(name).closest_control
         assert all(threshold > closest for _, threshold in line)
         assert line[-1][1] < line[0][1]  # innocents scatter less among kin than among strangers

@@ -25,7 +25,7 @@ from nsmark.report.html.svg.chart import (
 from nsmark.report.html.svg.closeness import Strip, dumbbell_plot, strip_plot
 from nsmark.report.html.svg.pair_code import Group, grid_plot, sides_plot
 from nsmark.report.html.svg.planes import kinship_plot, roc_plot, scatter_plot
-from nsmark.verification.witnesses import WITNESSES
+from nsmark.verification.statistics import STATISTICS
 
 finite = st.floats(-1e6, 1e6)
 
@@ -148,7 +148,7 @@ def test_thefts_lie_below_innocent_models(line):
     plot = strip_plot(
         *("m", "t", "d"),
         Strip(
-            closeness=WITNESSES[1].closeness,
+            closeness=STATISTICS[1].closeness,
             innocents=[("one", -50.0)],
             thefts=[("two", 1.0)],
             line=line,
@@ -189,7 +189,7 @@ def test_scatter_keeps_all_points_inside_and_does_not_stretch():
 def test_marks_stand_where_their_values_belong():
     models = [("low", 0.9, 0.3)], [("high", 0.9, 0.95)], []
     line = [(0.02, 0.9), (0.5, 0.9), (0.99, 0.8)]
-    plot = kinship_plot("k", "t", "d", WITNESSES[1].closeness, models, line)
+    plot = kinship_plot("k", "t", "d", STATISTICS[1].closeness, models, line)
     low, high = re.findall(r"without</title><path d=\"M([\d.]+) ([\d.]+)", plot)
 
     assert abs(float(low[0]) - float(high[0])) < 1  # the same kinship, marks of another size

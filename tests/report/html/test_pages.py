@@ -200,7 +200,7 @@ def test_numbers_and_pictures_are_all_there(pages, reports, calibrations):
     rows = {"calibrated": len(STATISTIC_NAMES) - 3 + 1, "paper": len(STATISTIC_NAMES) - 3 + 1}
     for case, count in (rows | {"pairs": len(STATISTIC_NAMES) + 1, "constant": 0}).items():
         assert pages[case].count('role="rowheader"') == count
-    lines = reports["calibrated"].calibration.lines
+    lines = reports["calibrated"].calibration.thresholds
     assert pages["calibrated"].count('class="chart"') == len(lines) + 2 + 2
     for line in lines:
         assert f"strip-calibrated-{line.name.replace('_', '-')}-title" in pages["calibrated"]

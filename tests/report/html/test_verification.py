@@ -14,10 +14,9 @@ from nsmark.report.html import render_html
 from nsmark.report.pictures import Pictures
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import STATISTIC_NAMES, Decision, Verdict
-from nsmark.verification.calibration import Calibration
 from nsmark.verification.controls import Control
-from nsmark.verification.measure import Statistics
-from nsmark.verification.witnesses import Line
+from nsmark.verification.statistics import Statistics
+from nsmark.verification.thresholds import Calibration, Threshold
 
 
 def text_of(report, pictures=None):
@@ -89,7 +88,7 @@ def test_values_that_are_not_finite_do_not_break_the_page(reports, rule):
 
 
 def test_a_line_that_nobody_can_pass_says_so(reports):
-    lines = (Line("predictability", 1.0, 0.9999, 12),)
+    lines = (Threshold("predictability", 1.0, 0.9999, 12),)
     calibration = Calibration(lines, 12, 12, 1e-3, 0.95, 0, 0.22)
     text = text_of(replace(reports["calibrated"], calibration=calibration))
 

@@ -12,12 +12,17 @@ from nsmark.report.html.glossary import meaning_of
 from nsmark.report.html.svg.closeness import Strip, strip_plot
 from nsmark.report.html.svg.planes import Point, kinship_plot, roc_plot
 from nsmark.report.html.words import clean, count, finite, fixed, number, outside
-from nsmark.verification.calibration import NEIGHBOURS, Calibration, lines_for
 from nsmark.verification.controls import CHANGED, Control
-from nsmark.verification.kinship import LinesByKinship, lines_by_kinship
 from nsmark.verification.separation import Separation
+from nsmark.verification.statistics import EXTRACTION, STATISTICS, Statistic
+from nsmark.verification.thresholds import (
+    NEIGHBOURS,
+    Calibration,
+    ThresholdsByBaseline,
+    thresholds_by_baseline,
+    thresholds_for,
+)
 from nsmark.verification.verdict import Decision, Verdict
-from nsmark.verification.witnesses import EXTRACTION, WITNESSES, Witness
 
 _MOST_CONTROLS = 200
 _MOST_REASONS = 10
@@ -82,7 +87,7 @@ class CalibrationFacts:
             for theft, decision in self.missed
             if any(
                 line.passed_by(theft.triggered)
-                for line in lines_for(self.calibration, self.controls, theft.untriggered)
+                for line in thresholds_for(self.calibration, self.controls, theft.untriggered)
             )
         ]
 
@@ -92,13 +97,13 @@ def render_calibration(facts: CalibrationFacts) -> str:
 
     Nothing secret is on it: neither signature nor trigger nor texts.
     """
-    by_kinship = lines_by_kinship(facts.controls, facts.calibration)
+    by_kinship = thresholds_by_baseline(facts.controls, facts.calibration)
     kinships = (
-        _kinship(facts, witness, by_kinship) for witness in WITNESSES if witness is not EXTRACTION
+        _kinship(facts, witness, by_kinship) for witness in STATISTICS if witness is not EXTRACTION
     )
     measured = [
         witness
-        for witness in WITNESSES
+        for witness in STATISTICS
         if any(_value(witness, control) is not None for control in facts.controls)
     ]
     refused = Counter(next(iter(decision.reasons), "no reason") for _, decision in facts.refused)
@@ -134,7 +139,7 @@ def render_calibration(facts: CalibrationFacts) -> str:
 _SIDES = ("triggered", "untriggered")
 
 
-def _value(witness: Witness, control: Control, side: str = "triggered") -> float | None:
+def _value(witness: Statistic, control: Control, side: str = "triggered") -> float | None:
     """Return what a model measured, where it can be drawn."""
     return finite(getattr(getattr(control, side), witness.name))
 
@@ -142,11 +147,11 @@ def _value(witness: Witness, control: Control, side: str = "triggered") -> float
 def _lines(facts: CalibrationFacts) -> list[tuple[str, list[str]]]:
     separations = {each.name: each for each in facts.separations}
     rows = []
-    for line in facts.calibration.lines:
+    for line in facts.calibration.thresholds:
         apart = separations.get(line.name)
         unreachable = "" if line.can_be_reached else " Nobody can pass this line."
         values = (
-            line.threshold,
+            line.value,
             line.closest_control,
             apart.farthest_theft if apart else None,
             apart.area if apart else None,
@@ -155,7 +160,9 @@ def _lines(facts: CalibrationFacts) -> list[tuple[str, list[str]]]:
     return rows
 
 
-def _kinship(facts: CalibrationFacts, witness: Witness, lines: LinesByKinship) -> Figure | None:
+def _kinship(
+    facts: CalibrationFacts, witness: Statistic, lines: ThresholdsByBaseline
+) -> Figure | None:
     """Return why a suspect is compared with its like."""
 
     def points(models: Iterable[Control]) -> list[Point]:
@@ -193,7 +200,7 @@ def _kinship(facts: CalibrationFacts, witness: Witness, lines: LinesByKinship) -
 def _apart(facts: CalibrationFacts) -> Iterable[Figure]:
     """Yield for every witness how far innocents and thefts lie apart, and its ROC curve."""
     separations = {each.name: each for each in facts.separations}
-    for witness in WITNESSES:
+    for witness in STATISTICS:
         label, name = meaning_of(witness.name).label, witness.name.replace("_", "-")
         innocents, thefts = (
             [(m.name, v) for m in models if (v := _value(witness, m)) is not None]
@@ -201,7 +208,7 @@ def _apart(facts: CalibrationFacts) -> Iterable[Figure]:
         )
         separation = separations.get(witness.name)
         if innocents:
-            line = facts.calibration.line(witness.name)
+            line = facts.calibration.threshold(witness.name)
             caption = f"Closest innocent model {number(max(value for _, value in innocents))}"
             if separation is not None:
                 apart = separation.farthest_theft > separation.closest_innocent
@@ -214,7 +221,7 @@ def _apart(facts: CalibrationFacts) -> Iterable[Figure]:
                 bounds=(0.0, 1.0) if witness is EXTRACTION else None,
                 innocents=innocents,
                 thefts=thefts,
-                line=finite(line.threshold) if line is not None else None,
+                line=finite(line.value) if line is not None else None,
             )
             title = f"{label}: innocent models and thefts"
             drawn = strip_plot(f"margin-{name}", title, f"{caption}.", strip)

@@ -19,14 +19,14 @@ from nsmark.report.html.svg.closeness import Pair, Strip, dumbbell_plot, strip_p
 from nsmark.report.html.words import TEXT_LIMIT, clean, finite, fixed, number
 from nsmark.report.pictures import Pictures
 from nsmark.report.report import PAIR_CODE_NAMES, Report, with_sized
-from nsmark.verification.measure import STATISTIC_NAMES
+from nsmark.verification.statistics import STATISTIC_NAMES, STATISTICS
+from nsmark.verification.thresholds import Threshold
 from nsmark.verification.verdict import (
     MAX_PAIR_P_VALUE,
     MAX_WAGER_P_VALUE,
-    PAIR_WITNESSES,
+    PAIR_STATISTICS,
     Verdict,
 )
-from nsmark.verification.witnesses import WITNESSES, Line
 
 # Claims that an owner may have tried on the suspect before he took this one: each costs him a
 # measurement.
@@ -144,7 +144,7 @@ def _pairs(report: Report) -> PairCode | None:
         evidence.pairs,
         evidence.wager,
         size**2 if isinstance(size, int) else None,
-        bool(PAIR_WITNESSES & set(report.decision.passed)),
+        bool(PAIR_STATISTICS & set(report.decision.passed)),
     )
 
 
@@ -164,8 +164,8 @@ def _statistics(
 def _calibrated_strips(report: Report, triggered: Values) -> list[Figure]:
     calibration, found = report.calibration, []
     counted = report.evidence.counted.to_mapping() if report.evidence else {}
-    for witness in WITNESSES if calibration else ():
-        line = calibration.line(witness.name) if calibration else None
+    for witness in STATISTICS if calibration else ():
+        line = calibration.threshold(witness.name) if calibration else None
         if line is None:
             continue
         at_size = ", at the size of the owner's outputs,"
@@ -175,7 +175,7 @@ def _calibrated_strips(report: Report, triggered: Values) -> list[Figure]:
                 "calibrated",
                 witness.name,
                 finite(counted.get(witness.name)),
-                line.threshold,
+                line.value,
                 witness.closeness,
                 bounds=(0.0, 1.0) if witness.name == "extraction_rate" else None,
                 remark=at_size if counted.get(witness.name) != triggered.get(witness.name) else "",
@@ -212,7 +212,7 @@ def _strip(
     *,
     bounds: tuple[float, float] | None,
     remark: str = "",
-    line: Line | None = None,
+    line: Threshold | None = None,
 ) -> Figure:
     controls = _controls(report, name)
     label = meaning_of(name).label

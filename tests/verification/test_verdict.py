@@ -13,14 +13,11 @@ from handmade_keys import innocent_outputs, make_key, owner_outputs
 from nsmark.api import verify
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import Evidence, Statistics, Verdict
-from nsmark.verification.calibration import calibrate
 from nsmark.verification.controls import Control
-from nsmark.verification.measure import Yardstick, key_flaw
+from nsmark.verification.evidence import OwnerReference, key_flaw
 from nsmark.verification.questions import key_questions
-from nsmark.verification.verdict import (
-    MAX_DERIVED_P_VALUE,
-    decide_calibrated,
-)
+from nsmark.verification.thresholds import calibrate
+from nsmark.verification.verdict import MAX_DERIVED_P_VALUE, decide_calibrated
 
 INNOCENT = Statistics(
     extraction_rate=0.05,
@@ -178,11 +175,11 @@ def test_a_verifiers_controls_are_cut_to_the_suspects_rank():
 
 def test_the_owners_outputs_are_accused_under_any_map():
     key = make_key()
-    yardstick, own = Yardstick(key), owner_outputs(key)
+    owner, own = OwnerReference(key), owner_outputs(key)
     matrix = np.random.default_rng(0).uniform(0, 1, (16, 16))
     mapped = RecordedOutputs("mapped", own.triggered @ matrix, own.untriggered @ matrix)
-    innocent = yardstick.compare(innocent_outputs(key))
+    innocent = owner.compare(innocent_outputs(key))
     controls = [Control("reference", innocent.triggered, innocent.rank)]
-    decision = decide_calibrated(yardstick.compare(mapped), calibrate(controls), controls)
+    decision = decide_calibrated(owner.compare(mapped), calibrate(controls), controls)
     assert decision.verdict is Verdict.OWNED
     assert "aligned_subspace_overlap" in decision.passed

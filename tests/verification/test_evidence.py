@@ -24,7 +24,7 @@ from nsmark.core import (
 from nsmark.errors import EvidenceError
 from nsmark.suspects import RecordedOutputs
 from nsmark.verification import STATISTIC_NAMES, Statistics, Verdict, measure
-from nsmark.verification.measure import Yardstick
+from nsmark.verification.evidence import OwnerReference
 from nsmark.verification.questions import key_questions
 from nsmark.verification.verdict import decide_by_paper
 from spec_names import OWN_STATISTICS, STATISTICS
@@ -81,14 +81,16 @@ def test_extraction_is_the_share_made_readable(num_readable):
     evidence = measure(key, owner_outputs(key))
 
     assert evidence.triggered.extraction_rate == pytest.approx(num_readable / 64)
-    assert Yardstick(key).own()[0].extraction_rate == pytest.approx(num_readable / 64)
+    assert OwnerReference(key).own()[0].extraction_rate == pytest.approx(num_readable / 64)
 
 
 def test_owner_statistics_are_those_of_the_stored_outputs(key, own):
     measured = measure(key, own).triggered
 
-    assert Yardstick(key).own()[0].extraction_rate == measured.extraction_rate
-    assert Yardstick(key).own()[0].invariant_matching_degree == measured.invariant_matching_degree
+    assert OwnerReference(key).own()[0].extraction_rate == measured.extraction_rate
+    assert (
+        OwnerReference(key).own()[0].invariant_matching_degree == measured.invariant_matching_degree
+    )
 
 
 def test_deep_extractor_reads_the_same():
@@ -222,7 +224,7 @@ def test_stored_null_basis_is_never_used(key):
     for basis in (honest, rotated, unrelated, np.zeros((64, 1)), np.ones((64, 63))):
         stored = reseal(key, null_basis=basis.astype(np.float32))
         assert measure(stored, suspect) == plain
-        assert Yardstick(stored).own() == Yardstick(key).own()
+        assert OwnerReference(stored).own() == OwnerReference(key).own()
 
 
 def test_untriggered_outputs_are_compared_with_the_owners_untriggered_ones(key, own):
@@ -448,7 +450,7 @@ def test_measured_numbers_are_those_of_the_core(key, own):
 
 def test_marked_model_is_found_in_its_folder_and_in_its_recorded_answers(tiny_marked):
     from nsmark.suspects import open_suspect
-    from nsmark.verification.measure import ask
+    from nsmark.verification.evidence import ask
 
     key = tiny_marked.key
     recorded = ask(key_questions(key), open_suspect(tiny_marked.model_folder, device="cpu"))

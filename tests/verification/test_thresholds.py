@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from nsmark.errors import ConfigError
-from nsmark.verification.calibration import (
+from nsmark.verification.controls import Control, controls_like
+from nsmark.verification.statistics import STATISTICS, Statistics
+from nsmark.verification.thresholds import (
     MIN_MODELS_TO_FIT,
     calibrate,
     extraction_by_chance,
     tolerance_factor,
 )
-from nsmark.verification.controls import Control, controls_like
-from nsmark.verification.measure import Statistics
-from nsmark.verification.witnesses import WITNESSES
 
 shares = st.floats(-0.5, 0.95)
 SPREAD = np.linspace(-0.02, 0.02, 12)
@@ -43,7 +42,7 @@ def control(name: str, share: float, *, rate: float = 0.0, rank: int | None = No
 def test_no_control_lies_beyond_a_line(values):
     controls = [control(f"model {i}", value) for i, value in enumerate(values)]
     calibration = calibrate(controls)
-    for line in calibration.lines:
+    for line in calibration.thresholds:
         assert not any(line.passed_by(each.triggered) for each in controls)
 
 
@@ -52,8 +51,8 @@ def test_no_control_lies_beyond_a_line(values):
 def test_with_few_controls_a_third_of_what_the_closest_leaves_unexplained_is_asked_for(values):
     calibration = calibrate([control(f"model {i}", value) for i, value in enumerate(values)])
     assert calibration.rate is None
-    line = calibration.line("predictability")
-    assert 1 - line.threshold == pytest.approx((1 - max(values)) / 3)
+    line = calibration.threshold("predictability")
+    assert 1 - line.value == pytest.approx((1 - max(values)) / 3)
     assert line.closest_control == pytest.approx(max(values))
 
 
@@ -62,8 +61,8 @@ def test_with_few_controls_a_third_of_what_the_closest_leaves_unexplained_is_ask
 def test_a_smaller_rate_never_accuses_sooner(values, rate):
     controls = [control(f"model {i}", value) for i, value in enumerate(values)]
     strict, lenient = calibrate(controls, rate / 10), calibrate(controls, rate)
-    for first, second in zip(strict.lines, lenient.lines, strict=True):
-        assert first.threshold >= second.threshold - 1e-12
+    for first, second in zip(strict.thresholds, lenient.thresholds, strict=True):
+        assert first.value >= second.value - 1e-12
 
 
 def test_measurements_of_one_model_count_as_one():
@@ -72,10 +71,10 @@ def test_measurements_of_one_model_count_as_one():
     calibration = calibrate(alone + changed)
     assert (calibration.num_models, calibration.num_measurements) == (4, 44)
     assert calibration.rate is None
-    assert calibration.lines == calibrate(alone).lines
+    assert calibration.thresholds == calibrate(alone).thresholds
     # The closest of them is the model's.
     closer = calibrate([*alone, control("model 0 | mapped", 0.5)])
-    assert closer.line("predictability").closest_control == pytest.approx(0.5)
+    assert closer.threshold("predictability").closest_control == pytest.approx(0.5)
 
 
 def test_the_tolerance_factor_is_the_published_one():
@@ -91,9 +90,9 @@ def test_the_stated_rate_holds_for_normal_closeness():
     for _ in range(200):
         closeness = rng.normal(0.3, 0.1, 12)
         controls = [control(f"m{i}", 1 - float(np.exp(-c))) for i, c in enumerate(closeness)]
-        line = calibrate(controls, rate).line("predictability")
+        line = calibrate(controls, rate).threshold("predictability")
         fresh = 1 - np.exp(-rng.normal(0.3, 0.1, 4000))
-        broken += bool((fresh > line.threshold).mean() > rate / len(WITNESSES))
+        broken += bool((fresh > line.value).mean() > rate / len(STATISTICS))
     assert broken / 200 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
 
 
@@ -119,13 +118,13 @@ def test_a_suspect_is_compared_with_controls_of_its_kinship():
         for i in range(12)
     ]
     lines = {
-        kinship: calibrate(kin + strangers, suspect=Statistics(predictability=kinship)).line(
+        kinship: calibrate(kin + strangers, suspect=Statistics(predictability=kinship)).threshold(
             "predictability"
         )
         for kinship in (0.96, 0.12)
     }
     # Kin scatter little, strangers much; neither line lies before the closest of all.
-    assert 0.65 < lines[0.96].threshold < lines[0.12].threshold
+    assert 0.65 < lines[0.96].value < lines[0.12].value
     assert lines[0.96].num_controls == 24
     assert all(line.closest_control == pytest.approx(0.65) for line in lines.values())
     assert calibrate(kin, suspect=Statistics()) == calibrate(kin)
@@ -133,29 +132,29 @@ def test_a_suspect_is_compared_with_controls_of_its_kinship():
 
 def test_a_witness_that_no_control_measured_has_no_line():
     calibration = calibrate([Control("m", Statistics(predictability=0.2))])
-    assert [line.name for line in calibration.lines] == ["predictability"]
-    assert calibration.line("extraction_rate") is None
+    assert [line.name for line in calibration.thresholds] == ["predictability"]
+    assert calibration.threshold("extraction_rate") is None
     assert calibrate([]) is None
 
 
 def test_the_extraction_line_is_never_low_and_may_be_out_of_reach():
     silent = calibrate([control(f"model {i}", 0.1) for i in range(MIN_MODELS_TO_FIT)])
     # Guessing 256 bits, more than that many are right once in four thousand times.
-    assert silent.line("extraction_rate").threshold == extraction_by_chance(256, 2.5e-4)
-    assert 0.6 < silent.line("extraction_rate").threshold < 0.62
+    assert silent.threshold("extraction_rate").value == extraction_by_chance(256, 2.5e-4)
+    assert 0.6 < silent.threshold("extraction_rate").value < 0.62
     loud = calibrate([control(f"model {i}", 0.1, rate=0.1 * i) for i in range(10)])
-    assert not loud.line("extraction_rate").can_be_reached
+    assert not loud.threshold("extraction_rate").can_be_reached
     few = calibrate([control("model", 0.1, rate=0.4)])
-    assert few.line("extraction_rate").threshold == pytest.approx(0.7)
+    assert few.threshold("extraction_rate").value == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize("num_bits", [1, 8, 16, 64, 256, 512])
 def test_guessing_hardly_ever_passes_the_extraction_line(num_bits):
     """A model of nearly constant answers makes the extractor guess the whole signature once."""
     calibration = calibrate([control("model", 0.1, rate=0.0)], num_bits=num_bits)
-    line = calibration.line("extraction_rate")
+    line = calibration.threshold("extraction_rate")
     guesses = np.random.default_rng(0).binomial(num_bits, 0.5, 200_000) / num_bits
-    share = np.mean([guess > line.threshold for guess in guesses])
+    share = np.mean([guess > line.value for guess in guesses])
     assert share <= 2.5e-4 + 4 * np.sqrt(2.5e-4 / 200_000)
     assert calibration.num_bits == num_bits
 
@@ -189,7 +188,7 @@ def test_suspects_are_compared_with_controls_of_their_rank():
 
 def test_a_suspect_of_a_rank_without_controls_is_not_judged_by_its_row_space():
     everything = [control(f"model {n}", 0.1, rate=0.01, rank=383) for n in range(12)]
-    lines = calibrate(controls_like(everything, 300, 383)).lines
+    lines = calibrate(controls_like(everything, 300, 383)).thresholds
     assert [line.name for line in lines] == [
         "extraction_rate",
         "predictability",
@@ -210,12 +209,14 @@ def test_a_cut_innocent_is_not_judged_by_controls_that_were_cut_further():
         )
         for n, share in enumerate(SPREAD)
     ]
-    lines = {line.name: line for line in calibrate(controls_like([*whole, *cuts], 128, 383)).lines}
+    lines = {
+        line.name: line for line in calibrate(controls_like([*whole, *cuts], 128, 383)).thresholds
+    }
     for share in 0.9 - 0.4 * generator.random(50):
         innocent = Statistics(predictability=share, aligned_subspace_overlap=0.9 + share / 10)
         assert not any(line.passed_by(innocent) for line in lines.values())
-    assert lines["predictability"].threshold > 0.92
-    assert lines["aligned_subspace_overlap"].threshold > 0.992
+    assert lines["predictability"].value > 0.92
+    assert lines["aligned_subspace_overlap"].value > 0.992
 
 
 def test_a_cut_does_not_choose_the_kin_a_suspect_is_compared_with():
@@ -230,16 +231,16 @@ def test_a_cut_does_not_choose_the_kin_a_suspect_is_compared_with():
     ]
     like = controls_like(whole, 128, 383)
     lines = [
-        calibrate(like, suspect=Statistics(predictability=seen)).line("predictability").threshold
+        calibrate(like, suspect=Statistics(predictability=seen)).threshold("predictability").value
         for seen in (0.2, 0.6, 0.99)
     ]
     assert len(set(lines)) == 1
-    as_kin = calibrate(whole, suspect=Statistics(predictability=0.99)).line("predictability")
-    assert lines[0] >= as_kin.threshold
+    as_kin = calibrate(whole, suspect=Statistics(predictability=0.99)).threshold("predictability")
+    assert lines[0] >= as_kin.value
 
 
 def test_mappings_name_lines_and_error_rates():
     document = calibrate([control(f"model {i}", 0.1 + i / 100) for i in range(12)]).to_mapping()
-    assert {witness.name for witness in WITNESSES} < set(document)
+    assert {witness.name for witness in STATISTICS} < set(document)
     assert document["false_accusation_rate"] == 1e-3
     assert document["num_control_models"] == 12
