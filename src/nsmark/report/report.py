@@ -9,7 +9,6 @@ from typing import Any
 
 from nsmark.keyfile.document import Thresholds
 from nsmark.keyfile.schema import WatermarkKey
-from nsmark.report.odds import pair_code_in_words
 from nsmark.report.versions import library_versions
 from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.controls import Control
@@ -17,27 +16,11 @@ from nsmark.verification.evidence import Evidence
 from nsmark.verification.questions import Questions
 from nsmark.verification.statistics import STATISTIC_NAMES
 from nsmark.verification.thresholds import Calibration
-from nsmark.verification.verdict import PAIR_STATISTICS, Decision, Verdict, has_pair_code
+from nsmark.verification.verdict import Decision, Verdict
 
 EXIT_CODES = {Verdict.OWNED: 0, Verdict.NOT_SHOWN: 1, Verdict.COULD_NOT_MEASURE: 3}
 
 SIZED = "sized_extraction_rate"
-_SHOWN = (
-    ("extraction_rate", "extraction rate (1 = the signature)"),
-    (SIZED, "  at the size of the owner's outputs"),
-    ("derived_extraction_rate", "derived extraction (½ = chance)"),
-    ("derived_p_value", "  its p-value"),
-    ("pair_code_rate", "pair code (½ = chance; texts of its own)"),
-    ("pair_code_p_value", "  its p-value"),
-    ("pair_wager_p_value", "  the same by betting on its signs"),
-    ("matching_degree", "matching degree, paper's (0 = same)"),
-    ("invariant_matching_degree", "matching degree, any basis (0 = same)"),
-    ("centred_matching_degree", "  centred"),
-    ("projective_matching_degree", "  up to a scale per text"),
-    ("subspace_overlap", "subspace overlap (1 = same)"),
-    ("predictability", "predictability (1 = same)"),
-    ("alignment_gap", "alignment gap (0 = same)"),
-)
 PAIR_CODE_NAMES = ("pair_code_rate", "pair_code_p_value", "pair_wager_p_value")
 
 
@@ -138,14 +121,6 @@ class Report:
             "seconds": round(self.seconds, 3),
         }
 
-    def _pair_standing(self, evidence: Evidence) -> str:
-        if self.pair_doubt is not None:
-            return "; it does not count, see below"
-        counts = PAIR_STATISTICS & set(self.decision.passed)
-        if has_pair_code(evidence.triggered) and not counts:
-            return "; the verdict does not rest on it"
-        return ""
-
     def _pair_code(self) -> dict[str, Any] | None:
         """Return what was read; without the scores, whose signs would give the table away."""
         reading = self.evidence.pairs if self.evidence else None
@@ -174,41 +149,9 @@ class Report:
 
     def to_text(self) -> str:
         """Return a page for people."""
-        # The owner chose his name: with control characters in it he could rewrite this page.
-        owner, suspect = _printable(self.claim.get("owner", "")), _printable(self.suspect)
-        words = {
-            Verdict.OWNED: f"OWNED: {suspect} carries the mark of {owner}",
-            Verdict.NOT_SHOWN: f"NOT SHOWN: no mark of {owner} in {suspect}",
-            Verdict.COULD_NOT_MEASURE: f"COULD NOT MEASURE {suspect}",
-        }
-        evidence = self.evidence
-        pairs = evidence.pairs if evidence else None
-        lines = [words[self.verdict]]
-        if evidence is not None and pairs is not None:
-            said = pair_code_in_words(pairs, evidence.wager)
-            lines.append(f"pair code: {said}{self._pair_standing(evidence)}")
-        lines.append("")
-        lines += [f"  - {reason}" for reason in (*self.decision.reasons, *self.unchecked)]
-        if evidence is not None:
-            triggered, untriggered = with_sized(evidence)
-            lines += ["", f"{'':40}{'triggered':>12}{'untriggered':>13}"]
-            lines += [
-                f"{label:40}{_number(triggered[name]):>12}{_number(untriggered[name]):>13}"
-                for name, label in _SHOWN
-                if pairs is not None or name not in PAIR_CODE_NAMES
-            ]
-            lines += [
-                "",
-                f"{evidence.num_texts} texts, {evidence.output_dim} dimensions, null "
-                f"space of {evidence.null_dim}, rule '{self.rule}', calibrated by "
-                f"{self.calibrated_by or 'nobody'}, {self.seconds:.1f} s",
-            ]
-        lines += [
-            f"key {self.key_id}",
-            "Nothing here shows when this key was made: a key made afterwards from anybody's model "
-            "matches that model. Compare the key's id with a dated receipt.",
-        ]
-        return "\n".join(lines)
+        from nsmark.report.text import report_text
+
+        return report_text(self)
 
 
 def with_sized(
@@ -219,13 +162,3 @@ def with_sized(
         evidence.triggered.to_mapping() | {SIZED: evidence.sized_extraction_rate},
         evidence.untriggered.to_mapping() | {SIZED: evidence.sized_untriggered_rate},
     )
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.1e}" if 0 < abs(value) < 5e-4 else f"{value:.3f}"

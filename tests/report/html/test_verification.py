@@ -113,6 +113,31 @@ def test_command_repeats_without_secrets(reports):
     assert "pw" not in command
 
 
+def test_page_counts_what_it_leaves_out(reports):
+    report = reports["calibrated"]
+    text = text_of(
+        replace(
+            report,
+            evidence=replace(report.evidence, dead_rows=2, notes=("a note",)),
+            controls=report.controls * 10,
+            calibrated_by="owner",
+            fresh="ab12",
+            asked=None,
+        )
+    )
+
+    for said in (
+        "null space of 128 dimensions; 2 outputs always zero, left out",
+        "a note",
+        "and 40 more",
+        "14 innocent models (140 measurements) of the owner's own choice",
+        "160 texts of the verifier's choice, each with the secret trigger and without it",
+        "When not recorded",
+        "--owner-model DIR --fresh ab12",
+    ):
+        assert said in text
+
+
 def test_pictures_of_a_key_follow_its_dimensions(page_key):
     same = Pictures.of(page_key, owner_outputs(page_key))
     other = Pictures.of(page_key, innocent_outputs(page_key, output_dim=50))

