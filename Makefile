@@ -8,8 +8,8 @@ STAMP  := $(VENV)/.installed
 # Nothing may reach for a model hub. Some virtual machines announce matrix instructions (AMX) and then
 # fault on them, in any bfloat16 product: tests do without.
 OFFLINE  := HF_HUB_OFFLINE=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16
-# Two test processes share two cores: one thread each.
-TEST_ENV := $(OFFLINE) OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
+# Two test processes share two cores: one thread each. What they start is compiled once.
+TEST_ENV := $(OFFLINE) OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false PYTHONDONTWRITEBYTECODE=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup browser database demo test test-all check lint types layers slow forgeries bench docs clean
