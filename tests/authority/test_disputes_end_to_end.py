@@ -42,7 +42,6 @@ from disputing_world import (
 )
 from endpoint_server import EndpointServer
 from handmade_keys import make_key, reseal
-from nsmark.alterations.outputs import linear_map
 from nsmark.authority.fields import format_time
 from nsmark.authority.manifest import Manifest
 from nsmark.authority.service import Authority
@@ -50,6 +49,7 @@ from nsmark.authority.stamping import LocalStamper, roots_pem
 from nsmark.errors import ConflictError
 from nsmark.keyfile import WatermarkKey
 from nsmark.models.loading import open_encoder
+from nsmark.transforms.outputs import linear_map
 from nsmark.transparency.local_authority import LocalAuthority
 from nsmark.transparency.strict_base64 import encode_base64
 from nsmark.transparency.timestamp_messages import build_request, extract_token

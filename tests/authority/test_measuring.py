@@ -10,7 +10,6 @@ pytest.importorskip("torch", reason="needs the torch extra")
 
 from endpoint_server import EndpointServer
 from handmade_keys import innocent_outputs, make_key, mapped_outputs, owner_outputs, reseal
-from nsmark.alterations.outputs import linear_map
 from nsmark.api.opening import Opening
 from nsmark.authority.confined_tasks import MeasureRequest, measure_suspect
 from nsmark.authority.control_models import control_models
@@ -28,6 +27,7 @@ from nsmark.keyfile.codec import encode_key
 from nsmark.models.loading import open_encoder
 from nsmark.payload import PairConfig
 from nsmark.suspects import save_recorded
+from nsmark.transforms.outputs import linear_map
 from nsmark.verification.decide import Verdict
 from nsmark.verification.questions import key_questions
 from published_texts import published_texts

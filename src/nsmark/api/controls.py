@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nsmark.alterations.outputs import principal_cut, random_cut
 from nsmark.api.opening import AnySuspect, Opening
 from nsmark.suspects.base import BatchCallback
 from nsmark.suspects.recorded import RecordedOutputs
+from nsmark.transforms.outputs import principal_cut, random_cut
 from nsmark.verification.calibration import controls_like
 from nsmark.verification.control import CHANGED, Control, control_of
 from nsmark.verification.controls import owner_controls

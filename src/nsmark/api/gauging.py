@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsmark.alterations.outputs import OUTPUT_ALTERATIONS, Draw, principal_cut, random_cut
 from nsmark.api.opening import AnySuspect, Opening, basis_on
 from nsmark.api.other_owner import marked_by_another
 from nsmark.embedding.config import EmbeddingConfig
@@ -19,6 +18,7 @@ from nsmark.errors import MissingExtraError
 from nsmark.keyfile.document import ControlRecord
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.suspects.recorded import RecordedOutputs
+from nsmark.transforms.outputs import OUTPUT_ALTERATIONS, Draw, principal_cut, random_cut
 from nsmark.verification.calibrated_rule import decide_calibrated
 from nsmark.verification.calibration import DEFAULT_RATE, calibrate, controls_like
 from nsmark.verification.control import CHANGED, Control, control_of
@@ -28,8 +28,8 @@ from nsmark.verification.measure import Evidence, Yardstick, ask, output_rank
 from nsmark.verification.side_by_side import all_of
 
 if TYPE_CHECKING:
-    from nsmark.alterations.weights import WeightChange
     from nsmark.models.encoder import Encoder
+    from nsmark.transforms.weights import WeightChange
 
 THEFT_CHANGES = (
     "linear map",
@@ -99,9 +99,9 @@ class Gauge:
     def jobs(self, folder: Path, name: str, *, innocent: bool) -> list[Job]:
         """Return all models made from one, to be measured later."""
         try:
-            from nsmark.alterations.finetuning import Finetuning
-            from nsmark.alterations.population import broken_alterations, kept_alterations
             from nsmark.models.layers import blocks
+            from nsmark.transforms.finetuning import Finetuning
+            from nsmark.transforms.population import broken_alterations, kept_alterations
         except ModuleNotFoundError as error:
             raise MissingExtraError(str(error.name), "torch") from error
         settings, config = self._settings, self._key.configuration

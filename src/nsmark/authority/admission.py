@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from nsmark.alterations.outputs import linear_map
 from nsmark.api.opening import Opening, basis_on
 from nsmark.authority.control_models import ControlSource
 from nsmark.core.null_space import expected_matching_degree
@@ -26,6 +25,7 @@ from nsmark.keyfile.encryption import is_encrypted
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.payload.word_list import WordList
 from nsmark.suspects.recorded import RecordedOutputs
+from nsmark.transforms.outputs import linear_map
 from nsmark.verification.calibrated_rule import decide_calibrated, key_flaw
 from nsmark.verification.calibration import (
     DEFAULT_RATE,

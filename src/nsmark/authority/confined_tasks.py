@@ -30,7 +30,7 @@ PRELOAD = (
     "nsmark.authority.admission",
     "nsmark.authority.measuring",
     "nsmark.authority.confined_tasks",
-    "nsmark.alterations.population",
+    "nsmark.transforms.population",
     "nsmark.models.classifier",
     "nsmark.models.loading",
     "nsmark.suspects.local",
