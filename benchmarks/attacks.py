@@ -34,7 +34,6 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
 
 from attacks_table.page import write_page
-from nsmark.alterations.changes import Linear
 from nsmark.api.opening import Opening
 from nsmark.attacks.expression import parse_attack, written
 from nsmark.attacks.labelled import read_labelled
@@ -42,12 +41,14 @@ from nsmark.attacks.material import Material, divided, gather_material
 from nsmark.attacks.plan import UNTOUCHED, effort, names_in, suite_plan
 from nsmark.attacks.recovery import recover
 from nsmark.attacks.suite import TrialCallback, run_suites
+from nsmark.attacks.trial import Row
 from nsmark.attacks.wrong_keys import with_wrong_parts
 from nsmark.embedding.config import PRESET_VERSIONS
 from nsmark.keyfile import WatermarkKey, read_key
 from nsmark.models.loading import resolve_device
 from nsmark.report import library_versions
 from nsmark.suspects.recorded import RecordedOutputs
+from nsmark.transforms.changes import Linear
 from nsmark.verification.evidence import ask
 from nsmark.verification.questions import key_questions
 from provenance import measured
@@ -230,6 +231,11 @@ def main(words: Sequence[str] | None = None) -> None:
         measure(arguments, key, known, work, document)
 
 
+def stored(suites: dict[str, list[Row]]) -> dict[str, list[dict[str, Any]]]:
+    """Return rows as documents hold them."""
+    return {name: [row.to_mapping() for row in rows] for name, rows in suites.items()}
+
+
 def measure(
     arguments: argparse.Namespace,
     key: WatermarkKey,
@@ -241,19 +247,21 @@ def measure(
     told = telling()
     planned = plans(list(known), arguments.only)
     parts = {name: (material, planned[name]) for name, material in known.items()}
-    document["suites"] = run_suites(
-        key, arguments.marked, work, parts, jobs=arguments.jobs, on_trial=told
+    document["suites"] = stored(
+        run_suites(key, arguments.marked, work, parts, jobs=arguments.jobs, on_trial=told)
     )
     write(arguments, document)
     first = next(iter(known.values()))
-    document["innocent"] = run_suites(
-        key,
-        arguments.reference,
-        work,
-        {"": (first, innocent_plan(arguments.only))},
-        jobs=arguments.jobs,
-        on_trial=told,
-        is_innocent=True,
+    document["innocent"] = stored(
+        run_suites(
+            key,
+            arguments.reference,
+            work,
+            {"": (first, innocent_plan(arguments.only))},
+            jobs=arguments.jobs,
+            on_trial=told,
+            is_innocent=True,
+        )
     )[""]
     write(arguments, document)
 
@@ -277,7 +285,9 @@ def mend(
         }
         parts = {name: (known[name], attacks) for name, attacks in failed.items() if attacks}
         model = arguments.reference if is_innocent else arguments.marked
-        ran = run_suites(key, model, work, parts, jobs=arguments.jobs, is_innocent=is_innocent)
+        ran = stored(
+            run_suites(key, model, work, parts, jobs=arguments.jobs, is_innocent=is_innocent)
+        )
         found = {
             (name, row["attack"]): row
             for name, rows in ran.items()

@@ -14,8 +14,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from nsmark.alterations.filters import word_counts
 from nsmark.payload import published_word_list, read_texts
+from nsmark.transforms.filters import word_counts
 
 _WORD = re.compile(r"[a-z]{4,10}")
 

@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # benchmarks are scripts, not a package
 
-from attacks import described, environment, materials, parser_of, telling
+from attacks import described, environment, materials, parser_of, stored, telling
 from attacks_table.page import in_words
 from nsmark.attacks.comparison import COSTS
 from nsmark.attacks.expression import parse_attack, written
@@ -150,10 +150,12 @@ def main(words: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="filters-") as temporary:
         work = arguments.work or Path(temporary)
         parts = {name: (material, plan()) for name, material in known.items()}
-        suites = run_suites(key, arguments.marked, work, parts, **how)
+        suites = stored(run_suites(key, arguments.marked, work, parts, **how))
         first = next(iter(known.values()))
-        innocent = run_suites(
-            key, arguments.reference, work, {"": (first, plan())}, is_innocent=True, **how
+        innocent = stored(
+            run_suites(
+                key, arguments.reference, work, {"": (first, plan())}, is_innocent=True, **how
+            )
         )[""]
     failed = [row for rows in (*suites.values(), innocent) for row in rows if row.get("error")]
     if failed:

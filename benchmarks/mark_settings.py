@@ -36,7 +36,7 @@ BEHIND = {"whitened": ("marked", "pruned 90%"), NOISY: ("marked",)}
 
 def outlasted(run: Any) -> list[dict[str, Any]]:
     """Return the verdicts on the marked model behind changes of its weights and outputs."""
-    from nsmark.alterations.weights import prune, prune_globally
+    from nsmark.transforms.weights import prune, prune_globally
     from nsmark.verification.questions import key_questions
     from pair_table.attacks import MARKED, weight_changes
     from pair_table.changes import PLAIN, changed

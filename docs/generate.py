@@ -163,16 +163,16 @@ def attacks_page() -> str:
         "| attack | what it does | on | source | cost to the thief | use that is left |",
         "|---|---|---|---|---|---|",
     ]
-    recipes = [attack.recipe() for attack in ATTACKS]
-    for recipe in recipes:
-        cells = [recipe.summary, KINDS[recipe.kind], recipe.source, recipe.cost, recipe.keeps]
+    recipes = {attack: attack.recipe() for attack in ATTACKS}
+    for attack, recipe in recipes.items():
+        cells = [attack.summary, KINDS[attack.kind], recipe.source, recipe.cost, recipe.keeps]
         cells = [one_line(cell).replace("|", "\\|") for cell in cells]
-        lines.append(f"| [{recipe.name}]({recipe.name}.md) | {' | '.join(cells)} |")
+        lines.append(f"| [{attack.name}]({attack.name}.md) | {' | '.join(cells)} |")
     lines += ["", "One after the other, in the suite:", ""]
     lines += [f"- `{each}`" for each in COMBINATIONS]
     lines += ["", "## Settings", ""]
-    for recipe in recipes:
-        lines += [f"### {recipe.name}", "", one_line(recipe.deviations), ""]
+    for attack, recipe in recipes.items():
+        lines += [f"### {attack.name}", "", one_line(recipe.deviations), ""]
         rows = documented_fields(recipe.settings)
         if rows:
             lines += ["| setting | default | meaning |", "|---|---|---|"]

@@ -17,6 +17,7 @@ from attacks_table.picture import picture
 from nsmark.attacks.comparison import WITNESSES_IN_WORDS, counted, markdown_table
 from nsmark.attacks.expression import parse_attack
 from nsmark.attacks.plan import UNTOUCHED, names_in
+from nsmark.attacks.trial import Row as AttackRow
 from nsmark.verification.verdict import PAIR_STATISTICS
 from provenance import when_measured
 
@@ -84,7 +85,10 @@ def markdown(document: Document, picture_file: str | None = None) -> str:
     for name, rows in suites.items():
         before = next((r["utility"]["accuracy"] for r in rows if r["attack"] == UNTOUCHED), None)
         about = "" if before is None else f", accuracy {before:.3f} before any attack"
-        parts += [f"## All attacks, task {name}{about}", markdown_table(rows)]
+        parts += [
+            f"## All attacks, task {name}{about}",
+            markdown_table(list(map(AttackRow.from_mapping, rows))),
+        ]
     parts += [
         "## Recovery of the extraction rate: no evidence",
         "A linear map fitted on 70 % of the texts from a model's outputs to the owner's, read on "
@@ -114,7 +118,7 @@ def summary(suites: dict[str, list[Row]]) -> list[str]:
     """Return how often ownership is shown, and after what it is not."""
     lines = []
     for name, rows in suites.items():
-        lines.append(f"**{name}**: {counted(rows)}")
+        lines.append(f"**{name}**: {counted(list(map(AttackRow.from_mapping, rows)))}")
         lost = [row for row in rows if row.get("error") is None and row["verdict"] != "owned"]
         lines += ["\n".join(f"- not shown after {costs(row)}" for row in lost)] if lost else []
         if any("student=reference" in row["attack"] for row in lost):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nsmark.attacks.comparison import most_decades, pair_code_decades
+from nsmark.attacks.trial import Row
 from nsmark.report.html.svg.pareto import Point, pareto_plot
 
 _ALONE = (
@@ -16,17 +17,13 @@ _ALONE = (
 _USELESS = 30.0
 
 
-def picture(rows: Sequence[dict[str, Any]]) -> str | None:
+def picture(stored: Sequence[dict[str, Any]]) -> str | None:
     """Draw a suite's attacks; None where no pair code was asked for."""
+    rows = [Row.from_mapping(row) for row in stored]
     points = [
-        Point(
-            row["attack"],
-            row["utility"]["points_lost"],
-            left,
-            row["verdict"] == "owned",
-        )
+        Point(row.attack, row.utility.points_lost, left, row.verdict == "owned")
         for row in rows
-        if row.get("error") is None and (left := pair_code_decades(row)) is not None
+        if row.utility is not None and (left := pair_code_decades(row)) is not None
     ]
     if not points:
         return None

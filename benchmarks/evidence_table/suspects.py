@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from evidence_table.tasks import Task, WeightChange, distil, finetune_on
-from nsmark.alterations.outputs import (
+from nsmark.models.encoder import Encoder
+from nsmark.suspects.recorded import RecordedOutputs
+from nsmark.transforms.outputs import (
     OUTPUT_ALTERATIONS,
     OutputAlteration,
     bfloat16,
@@ -20,7 +22,7 @@ from nsmark.alterations.outputs import (
     noise_per_dimension,
     principal_cut,
 )
-from nsmark.alterations.weights import (
+from nsmark.transforms.weights import (
     add_noise,
     leave_out_layers,
     prune,
@@ -28,8 +30,6 @@ from nsmark.alterations.weights import (
     quantise,
     reinitialise,
 )
-from nsmark.models.encoder import Encoder
-from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.questions import Questions
 
 CHANGES: dict[str, OutputAlteration] = OUTPUT_ALTERATIONS | {

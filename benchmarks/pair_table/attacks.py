@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from nsmark.alterations.weights import add_noise, prune, prune_feed_forward, quantise
 from nsmark.embedding.config import Mark
 from nsmark.errors import EmbeddingError
 from nsmark.models.encoder import Encoder
+from nsmark.transforms.weights import add_noise, prune, prune_feed_forward, quantise
 from pair_table.changes import CHANGES, PLAIN
 from pair_table.pieces import Finish, Piece
 from pair_table.reading import Table, read_changes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsmark.alterations.outputs import (
+from nsmark.transforms.outputs import (
     Change,
     Draw,
     Rows,

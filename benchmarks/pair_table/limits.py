@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from evidence_table.tasks import distil
-from nsmark.alterations.weights import reinitialise
 from nsmark.models.encoder import Encoder
+from nsmark.transforms.weights import reinitialise
 from pair_table.marking import cosines
 from pair_table.pieces import Piece
 from pair_table.queries import QUERY_CHANGES, altered

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from scipy import stats
 
-from nsmark.alterations.weights import leave_out_layers, prune, reinitialise
 from nsmark.core.texts import normalise_text
 from nsmark.corpus import pool_texts
 from nsmark.models.batching import TokenIds
 from nsmark.models.encoder import Encoder
 from nsmark.models.layers import blocks
 from nsmark.payload import choose_trigger, derive_pairs, published_word_list
+from nsmark.transforms.weights import leave_out_layers, prune, reinitialise
 from pair_table.changes import PLAIN
 from pair_table.pieces import Finish, Piece
 from pair_table.reading import Table, read_changes

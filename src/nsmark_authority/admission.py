@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from nsmark.alterations.outputs import linear_map
 from nsmark.api.opening import Opening, basis_on
 from nsmark.core import expected_matching_degree
 from nsmark.errors import EvidenceError, InputError
@@ -24,6 +23,7 @@ from nsmark.keyfile import WatermarkKey, is_encrypted
 from nsmark.keyfile.codec import decode_key
 from nsmark.payload import WordList
 from nsmark.suspects import RecordedOutputs
+from nsmark.transforms.outputs import linear_map
 from nsmark.verification import Evidence, Verdict, check_derivations, judge
 from nsmark.verification.controls import CHANGED, Control, Controls, owner_controls
 from nsmark.verification.derivations import pair_doubt

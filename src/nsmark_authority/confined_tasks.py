@@ -31,7 +31,7 @@ PRELOAD = (
     "nsmark_authority.admission",
     "nsmark_authority.measuring",
     "nsmark_authority.confined_tasks",
-    "nsmark.alterations.population",
+    "nsmark.transforms.population",
     "nsmark.models.classifier",
     "nsmark.models.loading",
     "nsmark.suspects.local",

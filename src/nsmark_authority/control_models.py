@@ -24,7 +24,7 @@ from nsmark.suspects import RecordedOutputs, Suspect
 from nsmark.suspects.base import BatchCallback
 
 if TYPE_CHECKING:
-    from nsmark.alterations.weights import WeightChange
+    from nsmark.transforms.weights import WeightChange
 
 ControlSource = Callable[[WatermarkKey], Sequence[AnySuspect]]
 """Controls as a key asks for them: it says how models are read."""
@@ -87,8 +87,8 @@ def _changes(folder: Path, with_kin: bool, seed: int) -> Mapping[str | None, Wei
     if not with_kin or has_classifier_head(found):
         return {None: None}
     try:
-        from nsmark.alterations.population import kept_alterations
-        from nsmark.alterations.weights import leave_out_layers
+        from nsmark.transforms.population import kept_alterations
+        from nsmark.transforms.weights import leave_out_layers
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "torch") from error
     changes: dict[str | None, WeightChange | None] = {None: None}

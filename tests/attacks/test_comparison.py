@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from dataclasses import replace
 
 from html_pages import parse
 from nsmark.attacks.comparison import comparison_page, counted, csv_table, markdown_table
+from nsmark.attacks.trial import Row
+from nsmark.attacks.utility import Utility
 from nsmark.report.html.svg.pareto import Point, best_for_the_thief, pareto_plot
 from nsmark.verification.statistics import STATISTIC_NAMES
 
 
-def row(attack: str, verdict: str, margin: float | None, similarity: float) -> dict:
-    return {
-        "attack": attack,
-        "verdict": verdict,
-        "margin": margin,
-        "utility": {
-            "similarity": similarity,
-            "accuracy_before": 0.9,
-            "accuracy": 0.8,
-            "points_lost": 10.0,
-        },
-        "statistics": {"extraction_rate": 0.25, "predictability": None},
-        "seconds": 1.5,
-        "error": None,
-    }
+def row(attack: str, verdict: str, margin: float | None, similarity: float) -> Row:
+    return Row(
+        attack=attack,
+        verdict=verdict,
+        margin=margin,
+        utility=Utility(similarity, accuracy_before=0.9, accuracy=0.8),
+        statistics={"extraction_rate": 0.25, "predictability": None},
+        seconds=1.5,
+    )
 
 
 ROWS = [
@@ -33,19 +31,22 @@ ROWS = [
     row("ll-lfea", "owned", 8.0, 0.2),
     row("ll-lfea + <b>&", "not_shown", -0.5, 0.9),
     row("ll-lfea[times=2]", "could_not_measure", None, 0.9),
-    {"attack": "ll-lfea[seed=4]", "error": "no weights", "hint": "give some"},
+    Row(attack="ll-lfea[seed=4]", error="no weights", hint="give some"),
 ]
 
 
 def test_a_table_for_spreadsheets_has_a_line_for_every_attack():
     lines = list(csv.DictReader(io.StringIO(csv_table(ROWS))))
-    assert [line["attack"] for line in lines] == [each["attack"] for each in ROWS]
+    assert [line["attack"] for line in lines] == [each.attack for each in ROWS]
     assert lines[0]["extraction_rate"] == "0.25"
     assert lines[0]["predictability"] == ""
     assert lines[4]["error"] == "no weights"
     assert set(STATISTIC_NAMES) | {f"untriggered_{n}" for n in STATISTIC_NAMES} <= set(lines[0])
-    shown = row("signs", "owned", -1.0, 0.9) | {"passed": ["pair_code", "derived"]}
-    shown["untriggered"] = {"matching_degree": 7.5}
+    shown = replace(
+        row("signs", "owned", -1.0, 0.9),
+        passed=["pair_code", "derived"],
+        untriggered={"matching_degree": 7.5},
+    )
     (line,) = csv.DictReader(io.StringIO(csv_table([shown])))
     assert line["shown_by"] == "pair_code derived"
     assert line["untriggered_matching_degree"] == "7.5"
@@ -68,10 +69,12 @@ def test_the_page_is_well_formed_and_escapes_what_it_is_given():
 
 
 def test_attacks_are_counted_by_what_they_cost_and_idle_ones_are_not():
-    def costing(name: str, verdict: str, points: float, rate: float = 0.25) -> dict:
-        found = row(name, verdict, 1.0, 1.0)
-        found["utility"] = found["utility"] | {"points_lost": points}
-        return found | {"statistics": {"extraction_rate": rate, "predictability": None}}
+    def costing(name: str, verdict: str, points: float, rate: float = 0.25) -> Row:
+        return replace(
+            row(name, verdict, 1.0, 1.0),
+            utility=Utility(1.0, accuracy_before=0.5, accuracy=0.5 - points / 100),
+            statistics={"extraction_rate": rate, "predictability": None},
+        )
 
     rows = [
         costing("none", "owned", 0.0),
@@ -93,8 +96,8 @@ def test_tables_name_the_first_witness_and_count_the_rest():
     first, second = (row("signs", "owned", 1.0, 0.9) for _ in range(2))
     table = markdown_table(
         [
-            first | {"passed": ["pair_code", "derived", "predictability"]},
-            second | {"passed": ["x_y"]},
+            replace(first, passed=["pair_code", "derived", "predictability"]),
+            replace(second, passed=["x_y"]),
         ]
     )
     assert "| owned | pair code +2 | 1.00 |" in table
@@ -102,9 +105,10 @@ def test_tables_name_the_first_witness_and_count_the_rest():
 
 
 def test_what_the_pair_code_shows_is_drawn_by_itself():
-    rows = [row("none", "owned", 9.0, 1.0), row("signs", "owned", -2.0, 0.9)]
-    rows[0]["statistics"]["pair_code_p_value"] = 1e-38
-    rows[1]["statistics"]["pair_code_p_value"] = 1e-20
+    rows = [
+        replace(row("none", "owned", 9.0, 1.0), statistics={"pair_code_p_value": 1e-38}),
+        replace(row("signs", "owned", -2.0, 0.9), statistics={"pair_code_p_value": 1e-20}),
+    ]
     page = comparison_page(rows, [])
     parse(page)
     assert page.count("<figure") == 4
@@ -125,3 +129,18 @@ def test_the_front_holds_what_nothing_else_beats():
     parse(picture)
     assert "least evidence is left by e" in picture
     parse(pareto_plot("p", [], "lost", "left", 0.5, 4.0))
+
+
+def test_a_row_is_stored_and_read_again_and_one_that_was_not_run_says_why_alone():
+    for each in (*ROWS[:4], replace(ROWS[0], reasons=["because"], steps=[{"attack": "signs"}])):
+        assert Row.from_mapping(json.loads(json.dumps(each.to_mapping()))).to_mapping() == (
+            each.to_mapping()
+        )
+    assert ROWS[4].to_mapping() == {
+        "attack": "ll-lfea[seed=4]",
+        "digest": None,
+        "error": "no weights",
+        "hint": "give some",
+    }
+    # What earlier versions wrote has fewer names; what later ones add is left out.
+    assert Row.from_mapping({"attack": "signs", "verdict": "owned", "new": 1}).passed == ()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nsmark.attacks.comparison import comparison_page
+from nsmark.attacks.trial import Row
+from nsmark.attacks.utility import Utility
 from offline_browser import PHONE, WIDE, chromium, offline_pages, require_chromium, sizes
 
 require_chromium()
@@ -12,35 +14,29 @@ require_chromium()
 NAMES = ("none", "ll-lfea", "whitening", "fine-tuning + <b>whitening</b>", "pruning[share=0.5]")
 
 
-def row(number: int, attack: str) -> dict:
+def row(number: int, attack: str) -> Row:
     shown = number != 3
-    return {
-        "attack": attack,
-        "verdict": "owned" if shown else "not_shown",
-        "margin": 3.0 - number if shown else -1.0,
-        "utility": {
-            "similarity": 1 - number / 10,
-            "accuracy_before": 0.9,
-            "accuracy": 0.9 - number / 50,
-            "points_lost": 2.0 * number,
-        },
-        "passed": ["aligned_subspace_overlap", "pair_code"] if shown else [],
-        "statistics": {
+    return Row(
+        attack=attack,
+        verdict="owned" if shown else "not_shown",
+        margin=3.0 - number if shown else -1.0,
+        utility=Utility(1 - number / 10, accuracy_before=0.9, accuracy=0.9 - number / 50),
+        passed=["aligned_subspace_overlap", "pair_code"] if shown else [],
+        statistics={
             "extraction_rate": 0.25,
             "predictability": None,
             "pair_code_rate": 0.9,
             "pair_code_p_value": 10.0 ** (-30 + 5 * number),
         },
-        "seconds": 1.5,
-        "error": None,
-    }
+        seconds=1.5,
+    )
 
 
 @pytest.fixture
 def opened(tmp_path):
     path = tmp_path / "attacks.html"
     rows = [row(number, name) for number, name in enumerate(NAMES)]
-    rows.append({"attack": "distillation", "error": "no texts", "hint": "give some"})
+    rows.append(Row(attack="distillation", error="no texts", hint="give some"))
     path.write_text(comparison_page(rows, ["A model of the tests."]), encoding="utf-8")
     with chromium() as browser, offline_pages(browser) as open_file:
         yield lambda width, **options: open_file(path, width, **options)

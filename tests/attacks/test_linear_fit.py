@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nsmark.attacks.linear_fit import ridge_weights
+from nsmark.attacks.utility import ridge_weights
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsmark.alterations.filters import bare
 from nsmark.attacks.paraphraser import (
     STOP_WORDS,
     Paraphraser,
@@ -16,6 +15,7 @@ from nsmark.attacks.paraphraser import (
 )
 from nsmark.corpus import training_texts
 from nsmark.models.loading import open_encoder
+from nsmark.transforms.filters import bare
 from tiny_models import build_family
 
 TEXTS = training_texts()[:300]

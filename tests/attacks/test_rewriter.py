@@ -10,7 +10,7 @@ import torch
 from transformers import T5Config, T5ForConditionalGeneration
 
 from attack_runs import attack
-from nsmark.attacks.rewriter import open_rewriter
+from nsmark.attacks.paraphraser import open_rewriter
 from nsmark.corpus import training_texts
 from nsmark.errors import ConfigError, ModelError
 from tiny_models import build_tokenizer

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nsmark.alterations.changes import Linear, Noise, Signs, UnitLength
-from nsmark.alterations.filters import RepeatedWords
-from nsmark.alterations.serving import SERVING_FILE
 from nsmark.attacks.stolen import Stolen
 from nsmark.corpus import training_texts
 from nsmark.models.folder import describe_folder
 from nsmark.suspects import open_suspect
+from nsmark.transforms.changes import Linear, Noise, Signs, UnitLength
+from nsmark.transforms.filters import RepeatedWords
+from nsmark.transforms.serving import SERVING_FILE
 
 TEXTS = list(training_texts()[:30])
 

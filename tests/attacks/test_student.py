@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from attack_runs import small_material
-from nsmark.alterations.changes import Linear, UnitLength
-from nsmark.alterations.filters import RepeatedWords
 from nsmark.attacks.stolen import Stolen
 from nsmark.attacks.student import learn_answers, new_weights, open_student, put_in_place
 from nsmark.corpus import training_texts
 from nsmark.errors import InputError, ModelError
 from nsmark.models.loading import open_encoder
+from nsmark.transforms.changes import Linear, UnitLength
+from nsmark.transforms.filters import RepeatedWords
 
 TEXTS = training_texts()[:64]
 MATERIAL = small_material()

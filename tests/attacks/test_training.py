@@ -16,8 +16,6 @@ from torch import nn
 
 from attack_runs import small_material
 from easy_task import easy_task
-from nsmark.alterations.changes import Linear, Signs, UnitLength
-from nsmark.alterations.filters import RareWords
 from nsmark.attacks.recipes.ll_lfea import read_head
 from nsmark.attacks.stolen import Stolen
 from nsmark.attacks.training import (
@@ -33,6 +31,8 @@ from nsmark.attacks.training import (
 )
 from nsmark.errors import ConfigError, EmbeddingError
 from nsmark.models.loading import open_encoder
+from nsmark.transforms.changes import Linear, Signs, UnitLength
+from nsmark.transforms.filters import RareWords
 
 TASK = easy_task()
 

@@ -42,9 +42,9 @@ from disputing_world import (
 )
 from endpoint_server import EndpointServer
 from handmade_keys import make_key, reseal
-from nsmark.alterations.outputs import linear_map
 from nsmark.keyfile import WatermarkKey
 from nsmark.models.loading import open_encoder
+from nsmark.transforms.outputs import linear_map
 from nsmark_authority.errors import ConflictError
 from nsmark_authority.fields import format_time
 from nsmark_authority.manifest import Manifest

@@ -10,13 +10,13 @@ pytest.importorskip("torch", reason="needs the torch extra")
 
 from endpoint_server import EndpointServer
 from handmade_keys import innocent_outputs, make_key, mapped_outputs, owner_outputs, reseal
-from nsmark.alterations.outputs import linear_map
 from nsmark.api.opening import Opening
 from nsmark.errors import KeyFileError, ModelError
 from nsmark.keyfile.codec import encode_key
 from nsmark.models.loading import open_encoder
 from nsmark.payload import PairConfig
 from nsmark.suspects import save_recorded
+from nsmark.transforms.outputs import linear_map
 from nsmark.verification.questions import key_questions
 from nsmark.verification.verdict import Verdict
 from nsmark_authority.confined_tasks import MeasureRequest, measure_suspect

@@ -139,6 +139,46 @@ def test_a_suite_compares_attacks_and_goes_on_where_it_stopped(tiny_marked, tmp_
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
+def test_a_run_says_what_it_is_at_and_shows_no_python(tiny_marked, tmp_path, capsys):
+    words = ["attack", "run", "ll-lfea[times=2] + signs", str(tiny_marked.model_folder), "--out"]
+    assert main([*words, str(tmp_path / "stolen")]) == 0
+    captured = capsys.readouterr()
+    lines = captured.err.splitlines()
+    assert lines[0].startswith("0/1  model and texts are read")
+    assert "texts asked of both models" in lines[-1]
+    assert lines[-1].split()[0].split("/")[0] == lines[-1].split()[0].split("/")[1]
+    assert not set("{}[]'") & set(captured.out.replace(str(tmp_path), ""))
+    assert "kind=uniform, seed=0" in captured.out
+    assert captured.out.splitlines()[-1].startswith("took ")
+    assert main([*words, str(tmp_path / "quiet"), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_an_interrupted_suite_says_what_is_kept_and_how_to_go_on(
+    tiny_marked, tmp_path, capsys, monkeypatch
+):
+    from nsmark.attacks import trial
+
+    real = trial.run_attack
+
+    def interrupted_at_signs(model, steps, *rest, **more):
+        if steps[0].attack.name == "signs":
+            raise KeyboardInterrupt
+        return real(model, steps, *rest, **more)
+
+    monkeypatch.setattr(trial, "run_attack", interrupted_at_signs)
+    out = tmp_path / "tried"
+    words = ["attack", "suite", str(tiny_marked.key_file), str(tiny_marked.model_folder)]
+    assert main([*words, "--out", str(out), "--try", "ll-lfea", "--try", "signs"]) == 130
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].startswith("0/3  the marked model is asked")
+    assert told[-2:] == [
+        "error: interrupted",
+        f"hint: 2 attacks are kept in {out}: the same command goes on from there",
+    ]
+    assert len(list((out / "rows").iterdir())) == 2
+
+
 def test_a_suite_wants_the_model_that_the_key_names(tiny_marked, tiny_st, tmp_path, capsys):
     words = ["attack", "suite", str(tiny_marked.key_file), str(tiny_st)]
     assert main([*words, "--out", str(tmp_path / "tried"), "--try", "signs"]) == 3

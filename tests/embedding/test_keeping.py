@@ -19,13 +19,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from conftest import TINY_TRAINING, tiny_payload
-from nsmark.alterations.weights import (
-    WeightChange,
-    last_weights,
-    linear_weights,
-    prune,
-    prune_feed_forward,
-)
 from nsmark.corpus import training_texts
 from nsmark.embedding.config import EmbeddingConfig, preset_config
 from nsmark.embedding.memory import MemoryPlan, first_that_fits
@@ -34,6 +27,13 @@ from nsmark.embedding.player import _size_below_which
 from nsmark.embedding.trainer import Trainer
 from nsmark.errors import ConfigError
 from nsmark.models.loading import open_encoder
+from nsmark.transforms.weights import (
+    WeightChange,
+    last_weights,
+    linear_weights,
+    prune,
+    prune_feed_forward,
+)
 from processes import run
 from tiny_models import build_family
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from conftest import TINY_PAYLOAD, TINY_TRAINING, make_identity
-from nsmark.alterations.weights import linear_weights
 from nsmark.cli.main import main
 from nsmark.corpus import pool_texts, training_texts
 from nsmark.embedding.memory import MemoryPlan
@@ -17,6 +16,7 @@ from nsmark.embedding.trainer import Trainer
 from nsmark.errors import EmbeddingError
 from nsmark.models.loading import open_encoder
 from nsmark.payload import derive_payload, published_word_list
+from nsmark.transforms.weights import linear_weights
 from tiny_models import build_family
 
 pytestmark = [

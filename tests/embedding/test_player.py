@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from conftest import TINY_PAYLOAD, TINY_TRAINING
-from nsmark.alterations.weights import linear_weights, prune_feed_forward
 from nsmark.corpus import pool_texts, training_texts
 from nsmark.embedding.checkpoint import restore_tensors, training_tensors
 from nsmark.embedding.trainer import Trainer
 from nsmark.models.encoder import Encoder
 from nsmark.models.loading import open_encoder
 from nsmark.payload import derive_payload, published_word_list
+from nsmark.transforms.weights import linear_weights, prune_feed_forward
 from tiny_models import build_family
 
 CORPUS = training_texts()[:100]

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from nsmark.alterations.outputs import OUTPUT_ALTERATIONS
 from nsmark.api.other_owner import _made_up as calibration_owner
 from nsmark.attacks.recipes.overwriting import other_owner as attack_owner
 from nsmark.cli.main import cli as cli
@@ -25,6 +24,7 @@ from nsmark.embedding.config import preset_config
 from nsmark.payload import PairConfig, PayloadConfig, derive_payload, published_word_list
 from nsmark.suspects import QueryOptions
 from nsmark.suspects.schedule import make_batches
+from nsmark.transforms.outputs import OUTPUT_ALTERATIONS
 from nsmark.verification.questions import seed_from as seed_from
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsmark.alterations.outputs import OUTPUT_ALTERATIONS, Draw, principal_cut, random_cut
 from nsmark.api.opening import AnySuspect, Opening, basis_on
 from nsmark.api.other_owner import marked_by_another
 from nsmark.corpus import pool_texts
@@ -20,6 +19,7 @@ from nsmark.errors import MissingExtraError
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.payload.word_list import published_word_list
 from nsmark.suspects.recorded import RecordedOutputs
+from nsmark.transforms.outputs import OUTPUT_ALTERATIONS, Draw, principal_cut, random_cut
 from nsmark.verification.controls import CHANGED, Controls
 from nsmark.verification.derivations import pair_doubt
 from nsmark.verification.evidence import Evidence, OwnerReference, ask
@@ -29,8 +29,8 @@ from nsmark.verification.thresholds import DEFAULT_RATE
 from nsmark.verification.verdict import Decision, judge
 
 if TYPE_CHECKING:
-    from nsmark.alterations.weights import WeightChange
     from nsmark.models.encoder import Encoder
+    from nsmark.transforms.weights import WeightChange
 
 THEFT_CHANGES = (
     "linear map",
@@ -86,9 +86,9 @@ class ControlPopulation:
     def jobs(self, folder: Path, name: str, *, innocent: bool) -> list[Job]:
         """Return all models made from one, to be measured later."""
         try:
-            from nsmark.alterations.finetuning import Finetuning
-            from nsmark.alterations.population import broken_alterations, kept_alterations
             from nsmark.models.layers import blocks
+            from nsmark.transforms.finetuning import Finetuning
+            from nsmark.transforms.population import broken_alterations, kept_alterations
         except ModuleNotFoundError as error:
             raise MissingExtraError(str(error.name), "torch") from error
         settings, config = self._settings, self._key.configuration

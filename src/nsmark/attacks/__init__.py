@@ -1,5 +1,5 @@
 """Attacks on a mark, beside the main line: owners try them before a thief does."""
 
-from nsmark.attacks.registry import ATTACKS, Attack, find_attack
+from nsmark.attacks.catalogue import ATTACKS, Attack, find_attack
 
 __all__ = ["ATTACKS", "Attack", "find_attack"]

@@ -6,11 +6,11 @@ import csv
 import io
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from nsmark.attacks.catalogue import find_attack
 from nsmark.attacks.plan import UNTOUCHED, names_in
-from nsmark.attacks.registry import find_attack
 from nsmark.attacks.trial import Row
+from nsmark.attacks.utility import Utility
 from nsmark.report.html.blocks import figure, paragraph, section, table
 from nsmark.report.html.document import document
 from nsmark.report.html.markup import element
@@ -37,14 +37,13 @@ def csv_table(rows: Sequence[Row]) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(head)
     for row in rows:
-        utility = row.get("utility") or {}
-        values = [row["attack"], row.get("verdict"), " ".join(row.get("passed") or ())]
-        values += [row.get("margin")]
-        values += [utility.get(name) for name in ("similarity", "accuracy_before", "accuracy")]
-        values.append(row.get("seconds"))
-        for side in ("statistics", "untriggered"):
-            values += [(row.get(side) or {}).get(name) for name in STATISTIC_NAMES]
-        writer.writerow(["" if v is None else v for v in [*values, row.get("error")]])
+        used = row.utility
+        values = [row.attack, row.verdict, " ".join(row.passed), row.margin]
+        values += [used.similarity, used.accuracy_before, used.accuracy] if used else [None] * 3
+        values.append(row.seconds)
+        for side in (row.statistics, row.untriggered):
+            values += [(side or {}).get(name) for name in STATISTIC_NAMES]
+        writer.writerow(["" if v is None else v for v in [*values, row.error]])
     return stream.getvalue()
 
 
@@ -53,22 +52,22 @@ def counted(rows: Sequence[Row]) -> str:
 
     The untouched model is no attack, nor is what changes nothing about this model.
     """
-    untouched = next((row for row in rows if row["attack"] == UNTOUCHED), None)
-    run = [row for row in rows if row.get("error") is None and row["attack"] != UNTOUCHED]
+    untouched = next((row for row in rows if row.attack == UNTOUCHED), None)
+    run = [row for row in rows if row.error is None and row.attack != UNTOUCHED]
     idle = [row for row in run if untouched is not None and is_without_effect(row, untouched)]
     run = [row for row in run if row not in idle]
-    failed = sum(row.get("error") is not None for row in rows)
-    shown = sum(row["verdict"] == "owned" for row in run)
+    failed = sum(row.error is not None for row in rows)
+    shown = sum(row.verdict == "owned" for row in run)
     by_cost = []
     for words, lowest, highest in COSTS:
-        own = [r for r in run if lowest < r["utility"]["points_lost"] <= highest]
-        if own:
-            found = sum(row["verdict"] == "owned" for row in own)
-            by_cost.append(f"{found} of {len(own)} that cost {words} of accuracy")
+        alike = [row for row in run if row.utility and lowest < row.utility.points_lost <= highest]
+        if alike:
+            owned = sum(row.verdict == "owned" for row in alike)
+            by_cost.append(f"{owned} of {len(alike)} that cost {words} of accuracy")
     told = [f"Ownership is shown after {shown} of {len(run)} attacks"]
     told[0] += f": {', '.join(by_cost)}." if len(by_cost) > 1 else "."
     if idle:
-        names = ", ".join(row["attack"] for row in idle)
+        names = ", ".join(row.attack for row in idle)
         told.append(f"Not counted, since they change nothing here: {names}.")
     if failed:
         told.append(f"{failed} could not be run.")
@@ -85,13 +84,16 @@ COSTS = (
 
 def is_without_effect(row: Row, untouched: Row) -> bool:
     """Return whether a model answers after an attack as it did before."""
-    now, before = row.get("statistics") or {}, untouched.get("statistics") or {}
-    same = row["utility"]["similarity"] > 1 - 1e-9
-    return same and all(
-        (now.get(name) is None) == (value is None)
-        and (value is None or abs(now[name] - value) <= 1e-6 * max(1.0, abs(value)))
-        for name, value in before.items()
-    )
+    now = row.statistics or {}
+    if row.utility is None or row.utility.similarity <= 1 - 1e-9:
+        return False
+    return all(_is_as(now.get(name), value) for name, value in (untouched.statistics or {}).items())
+
+
+def _is_as(now: float | None, before: float | None) -> bool:
+    if now is None or before is None:
+        return now is before
+    return abs(now - before) <= 1e-6 * max(1.0, abs(before))
 
 
 def markdown_table(rows: Sequence[Row]) -> str:
@@ -113,8 +115,8 @@ def comparison_page(rows: Sequence[Row], about: Sequence[str]) -> str:
         rows: Of a suite.
         about: What was attacked, and how to repeat it, in sentences.
     """
-    run = [row for row in rows if row.get("error") is None]
-    failed = [row for row in rows if row.get("error") is not None]
+    run = [row for row in rows if row.error is None]
+    failed = [row for row in rows if row.error is not None]
     content = [
         paragraph(counted(rows), class_="sentence"),
         section(1, "What was tried", *(paragraph(text) for text in about)),
@@ -129,12 +131,11 @@ def comparison_page(rows: Sequence[Row], about: Sequence[str]) -> str:
     for number, (kind, chosen) in enumerate(_by_kind(run).items(), 3):
         caption = kind if kind == _AS_IT_IS else f"Attacks on {kind}"
         body = [
-            (row["attack"], [text for name, text in _cells(row) if name in columns])
-            for row in chosen
+            (row.attack, [text for name, text in _cells(row) if name in columns]) for row in chosen
         ]
         content.append(section(number, caption, table(caption, "attack", columns, body)))
     if failed:
-        lines = [paragraph(f"{row['attack']}: {row['error']}") for row in failed]
+        lines = [paragraph(f"{row.attack}: {row.error}") for row in failed]
         content.append(section(3 + len(_by_kind(run)), "What could not be run", *lines))
     return document("nsmark: attacks compared", "Attacks on a watermark, compared", *content)
 
@@ -163,11 +164,11 @@ def _plot_pair(
     left: Callable[[Row], float | None],
     plenty: float,
 ) -> tuple[str, str]:
-    def points(lost: Callable[[dict[str, Any]], float]) -> list[Point]:
+    def points(lost: Callable[[Utility], float]) -> list[Point]:
         return [
-            Point(row["attack"], lost(row["utility"]), height, row["verdict"] == "owned")
+            Point(row.attack, lost(row.utility), height, row.verdict == "owned")
             for row in rows
-            if (height := left(row)) is not None
+            if row.utility is not None and (height := left(row)) is not None
         ]
 
     return (
@@ -175,7 +176,7 @@ def _plot_pair(
             "Similarity between texts",
             pareto_plot(
                 f"similarity-{name}",
-                points(lambda utility: 1 - utility["similarity"]),
+                points(lambda utility: 1 - utility.similarity),
                 "similarity lost (1 − correlation with before)",
                 upwards,
                 _USELESS,
@@ -187,7 +188,7 @@ def _plot_pair(
             "Accuracy on a task",
             pareto_plot(
                 f"accuracy-{name}",
-                points(lambda utility: utility["points_lost"]),
+                points(lambda utility: utility.points_lost),
                 "percentage points of accuracy lost",
                 upwards,
                 100 * _USELESS,
@@ -199,12 +200,12 @@ def _plot_pair(
 
 
 def _margin(row: Row) -> float | None:
-    return row.get("margin")
+    return row.margin
 
 
 def pair_code_decades(row: Row) -> float | None:
     """Return by how many powers of ten the pair code is beyond its line, read either way."""
-    statistics = row.get("statistics") or {}
+    statistics = row.statistics or {}
     decades = [
         math.log10(line) - math.log10(p_value)
         for name, line in PAIR_LINES
@@ -219,22 +220,22 @@ def most_decades(rows: Sequence[Row]) -> float:
 
 
 def _are_bet_on(rows: Sequence[Row]) -> bool:
-    return any((row.get("statistics") or {}).get("pair_wager_p_value") is not None for row in rows)
+    return any((row.statistics or {}).get("pair_wager_p_value") is not None for row in rows)
 
 
 def _by_kind(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Return rows by what is attacked; several attacks one after the other are their own kind."""
-    found: dict[str, list[Row]] = {}
+    kinds: dict[str, list[Row]] = {}
     for row in rows:
-        names = names_in(row["attack"])
-        if row["attack"] == UNTOUCHED:
+        names = names_in(row.attack)
+        if row.attack == UNTOUCHED:
             kind = _AS_IT_IS
         elif len(names) > 1:
             kind = "several places, one after the other"
         else:
-            kind = _PLACES[find_attack(names[0]).recipe().kind]
-        found.setdefault(kind, []).append(row)
-    return found
+            kind = _PLACES[find_attack(names[0]).kind]
+        kinds.setdefault(kind, []).append(row)
+    return kinds
 
 
 _PLACES = {
@@ -247,19 +248,19 @@ _PLACES = {
 
 
 def _cells(row: Row) -> list[tuple[str, str]]:
-    utility, statistics = row.get("utility") or {}, row.get("statistics") or {}
-    if row.get("error") is not None:
-        return [("attack", row["attack"]), ("verdict", f"not run: {row['error']}")] + [
-            (name, "–") for name in list(_COLUMNS)[2:]
+    utility, statistics = row.utility, row.statistics or {}
+    if utility is None:
+        return [("attack", row.attack), ("verdict", f"not run: {row.error}")] + [
+            (name, "–") for name in _COLUMNS[2:]
         ]
     values = {
-        "attack": row["attack"],
-        "verdict": str(row["verdict"]).replace("_", " "),
-        "shown by": _shown_by(row.get("passed") or ()),
-        "margin": _number(row["margin"], 2),
-        "similarity": _number(utility["similarity"]),
-        "accuracy": _number(utility["accuracy"]),
-        "points lost": _number(utility["points_lost"], 1),
+        "attack": row.attack,
+        "verdict": str(row.verdict).replace("_", " "),
+        "shown by": _shown_by(row.passed),
+        "margin": _number(row.margin, 2),
+        "similarity": _number(utility.similarity),
+        "accuracy": _number(utility.accuracy),
+        "points lost": _number(utility.points_lost, 1),
         "extraction": _number(statistics.get("extraction_rate")),
         "degree": _number(statistics.get("invariant_matching_degree"), 1),
         "predicted": _number(statistics.get("predictability")),
@@ -267,7 +268,7 @@ def _cells(row: Row) -> list[tuple[str, str]]:
         "pairs": _number(statistics.get("pair_code_rate")),
         "p of pairs": _tiny(statistics.get("pair_code_p_value")),
         _BY_BETTING: _tiny(statistics.get("pair_wager_p_value")),
-        "seconds": _number(row.get("seconds"), 1),
+        "seconds": _number(row.seconds, 1),
     }
     return list(values.items())
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from nsmark.attacks.recipe import Recipe
-from nsmark.attacks.registry import find_attack
+from nsmark.attacks.catalogue import Attack, Recipe, find_attack
 from nsmark.attacks.settings import parse_settings
 from nsmark.errors import UsageError
 
@@ -20,14 +19,15 @@ _PART = re.compile(r"(?P<name>[a-z0-9-]+)(?:\[(?P<settings>[^\[\]]*)\])?")
 class Step:
     """One attack with its settings."""
 
+    attack: Attack
     recipe: Recipe
     settings: Any
 
     def __str__(self) -> str:
         """As it is written; usual settings are left out."""
         usual = {each.name: each.default for each in fields(self.recipe.settings)}
-        own = [f"{k}={v}" for k, v in asdict(self.settings).items() if usual[k] != v]
-        return f"{self.recipe.name}[{','.join(own)}]" if own else self.recipe.name
+        changed = [f"{k}={v}" for k, v in asdict(self.settings).items() if usual[k] != v]
+        return self.attack.name + (f"[{','.join(changed)}]" if changed else "")
 
 
 def parse_attack(expression: str, settings: Mapping[str, str] | None = None) -> list[Step]:
@@ -41,8 +41,9 @@ def parse_attack(expression: str, settings: Mapping[str, str] | None = None) -> 
         UsageError: It is not written so, an attack is not known, or a setting.
         ConfigError: A setting is out of range.
     """
-    parts = [part.strip() for part in expression.split("+")]
-    if len(expression) > _MAX_LENGTH or not all(map(_PART.fullmatch, parts)):
+    matches = [_PART.fullmatch(part.strip()) for part in expression.split("+")]
+    parts = [match for match in matches if match is not None]
+    if len(expression) > _MAX_LENGTH or len(parts) < len(matches):
         raise UsageError(
             f"{expression[:60]!r} names no attack",
             "write name, name[setting=value,…], or several of them joined by +",
@@ -53,12 +54,11 @@ def parse_attack(expression: str, settings: Mapping[str, str] | None = None) -> 
             "write settings in brackets: pruning[share=0.3] + whitening",
         )
     steps = []
-    for part in parts:
-        found = _PART.fullmatch(part)
-        assert found is not None  # noqa: S101 - checked above
-        values = _read_settings(found["settings"] or "") | dict(settings or {})
-        recipe = find_attack(found["name"]).recipe()
-        steps.append(Step(recipe, parse_settings(recipe.settings, values)))
+    for match in parts:
+        values = _read_settings(match["settings"] or "") | dict(settings or {})
+        attack = find_attack(match["name"])
+        recipe = attack.recipe()
+        steps.append(Step(attack, recipe, parse_settings(recipe.settings, values)))
     return steps
 
 

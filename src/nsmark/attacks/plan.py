@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nsmark.attacks.catalogue import ATTACKS, Attack, find_attack
 from nsmark.attacks.expression import parse_attack, written
-from nsmark.attacks.recipe import Recipe
-from nsmark.attacks.registry import ATTACKS, find_attack
 
 COMBINATIONS = (
     "fine-tuning + ll-lfea",
@@ -43,22 +42,23 @@ def suite_plan(only: Sequence[str] = (), *, with_reference: bool = False) -> lis
     singles = [
         written(parse_attack(f"{attack.name}[{trial}]"))
         for attack in ATTACKS
-        for trial in _trials(attack.recipe(), with_reference)
+        for trial in _trials(attack, with_reference)
     ]
     trials = [*singles, *(written(parse_attack(each)) for each in COMBINATIONS)]
     kept = [each for each in trials if not only or any(name in names_in(each) for name in only)]
     return [UNTOUCHED, *dict.fromkeys(kept)]
 
 
-def _trials(recipe: Recipe, with_reference: bool) -> Sequence[str]:
-    return [*(recipe.trials or ("",)), *(recipe.reference_trials if with_reference else ())]
+def _trials(attack: Attack, with_reference: bool) -> Sequence[str]:
+    recipe = attack.recipe()
+    return [*recipe.trials, *(recipe.reference_trials if with_reference else ())]
 
 
 def effort(expression: str) -> int:
     """Return how many of the attacks in an expression train a model."""
     if expression == UNTOUCHED:
         return 0
-    kinds = [find_attack(name).recipe().kind for name in names_in(expression)]
+    kinds = [find_attack(name).kind for name in names_in(expression)]
     return sum(kind in ("training", "surrogate") for kind in kinds)
 
 

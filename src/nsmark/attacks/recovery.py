@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from nsmark.attacks.linear_fit import Rows, ridge_weights
+from nsmark.attacks.utility import Rows, ridge_weights
 from nsmark.core.extraction import extraction_rate
 from nsmark.core.mlp import mlp_forward
 from nsmark.errors import EvidenceError

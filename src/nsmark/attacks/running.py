@@ -8,24 +8,55 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nsmark.attacks.expression import Step, written
-from nsmark.attacks.material import Material
+from nsmark.attacks.material import Material, StepCallback
 from nsmark.attacks.stolen import Stolen
-from nsmark.attacks.utility import Utility, Yield
+from nsmark.attacks.utility import Rows, Utility, Yield
 from nsmark.files import ensure_new_folder, new_folder, write_json
 from nsmark.suspects.base import open_suspect
 from nsmark.suspects.recorded import RecordedOutputs
 
+_ASKED_AT_ONCE = 256
+
 
 def utility_of(
-    model: Path, attacked: Path, material: Material, *, pooling: str | None = None
+    model: Path,
+    attacked: Path,
+    material: Material,
+    *,
+    pooling: str | None = None,
+    on_asked: StepCallback | None = None,
 ) -> Utility:
-    """Ask a model and what became of it the task's texts, each as it is served."""
+    """Ask a model and what became of it the task's texts, each as it is served.
+
+    Args:
+        model: What was stolen.
+        attacked: What became of it.
+        material: Has the task.
+        pooling: How a bare transformer folder is read.
+        on_asked: Told how many texts were asked, of how many, both models counted.
+    """
+    task, told = material.task, 0
+    total = 2 * (len(task.train_texts) + len(task.test_texts))
 
     def asked(folder: Path) -> Yield:
         suspect = open_suspect(str(folder), pooling=pooling, device=material.device)
         assert not isinstance(suspect, RecordedOutputs)  # noqa: S101 - it is a folder
-        return Yield.of_suspect(suspect, material.task)
+
+        def answering(texts: Sequence[str]) -> Rows:
+            nonlocal told
+            parts = []
+            for start in range(0, len(texts), _ASKED_AT_ONCE):
+                part = texts[start : start + _ASKED_AT_ONCE]
+                parts.append(suspect.outputs(part).astype(np.float64))
+                told += len(part)
+                if on_asked is not None:
+                    on_asked(told, total)
+            return np.vstack(parts)
+
+        return Yield.of(answering, task)
 
     return asked(model).after(asked(attacked))
 
@@ -69,7 +100,7 @@ def run_attack(
         facts = step.recipe.apply(stolen, step.settings, material)
         done.append(
             {
-                "attack": step.recipe.name,
+                "attack": step.attack.name,
                 "settings": asdict(step.settings),
                 **facts,
                 "seconds": round(time.perf_counter() - begun, 3),

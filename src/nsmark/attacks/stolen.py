@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save as save_safetensors
 
-from nsmark.alterations.changes import Linear, OutputChange, UnitLength
-from nsmark.alterations.outputs import DrawRecord
-from nsmark.alterations.serving import Serving, read_serving
 from nsmark.files import write_atomic
 from nsmark.models.encoder import Encoder
 from nsmark.models.folder import DenseLayer
 from nsmark.models.loading import open_encoder
 from nsmark.models.saving import write_sentence_transformer_files
+from nsmark.transforms.changes import Linear, OutputChange, UnitLength
+from nsmark.transforms.outputs import DrawRecord
+from nsmark.transforms.serving import Serving, read_serving
 
 
 class Stolen:

@@ -14,14 +14,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from nsmark.alterations.changes import Linear, UnitLength
-from nsmark.alterations.serving import Serving
 from nsmark.attacks.material import Material, StepCallback
 from nsmark.attacks.stolen import Stolen
 from nsmark.errors import InputError
 from nsmark.models.encoder import Encoder
 from nsmark.models.folder import describe_folder
 from nsmark.models.loading import open_encoder
+from nsmark.transforms.changes import Linear, UnitLength
+from nsmark.transforms.serving import Serving
 
 _NUM_MEASURED = 512
 _WARM_UP = 0.05

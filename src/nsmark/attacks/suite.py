@@ -22,7 +22,7 @@ from nsmark.keyfile.schema import WatermarkKey
 from nsmark.models.folder import model_digest
 
 TrialCallback = Callable[[int, int, str], None]
-"""Told how many trials are done, of how many, and which was the last."""
+"""Told how many trials are done, of how many, and which was the last, or is the next."""
 
 Part = tuple[Material, Sequence[str]]
 """What the thief has at hand, and the attacks that he tries with it."""
@@ -43,13 +43,15 @@ def run_suite(
     plan: Sequence[str],
     *,
     jobs: int = 1,
+    on_begin: TrialCallback | None = None,
     on_trial: TrialCallback | None = None,
 ) -> list[Row]:
     """Try every attack of a plan and return a row for each, in the plan's order.
 
     Arguments and errors are those of :func:`run_suites`, for one part.
     """
-    return run_suites(key, model, out, {"": (material, plan)}, jobs=jobs, on_trial=on_trial)[""]
+    parts = {"": (material, plan)}
+    return run_suites(key, model, out, parts, jobs=jobs, on_begin=on_begin, on_trial=on_trial)[""]
 
 
 def run_suites(
@@ -59,6 +61,7 @@ def run_suites(
     parts: Mapping[str, Part],
     *,
     jobs: int = 1,
+    on_begin: TrialCallback | None = None,
     on_trial: TrialCallback | None = None,
     is_innocent: bool = False,
 ) -> dict[str, list[Row]]:
@@ -73,6 +76,7 @@ def run_suites(
         out: A folder for the rows; made if it is not there.
         parts: By name, what the thief has and tries.
         jobs: Processes at a time, for all parts together.
+        on_begin: Told before every trial, where they run one by one.
         on_trial: Told after every trial.
         is_innocent: Attack another model than the key's: to see that it is not accused.
 
@@ -111,9 +115,14 @@ def run_suites(
             before = Yield.of_suspect(suspect, shops[name].material.task)
             shops[name] = replace(shops[name], before=before)
         del suspect  # the processes need its memory
-    for task, row in _tried(shops, missing, jobs):
+
+    def begin(expression: str) -> None:
+        if on_begin is not None:
+            on_begin(len(found), len(digests), expression)
+
+    for task, row in _tried(shops, missing, jobs, begin):
         found[task] = row
-        write_json(rows / f"{row['digest']}.json", row)
+        write_json(rows / f"{row.digest}.json", row.to_mapping())
         if on_trial is not None:
             on_trial(len(found), len(digests), task[1])
     return {
@@ -124,18 +133,23 @@ def run_suites(
 def _kept(rows: Path, digest: str) -> Row | None:
     """Return the row of a trial that was done before and could be run."""
     try:
-        row = json.loads((rows / f"{digest}.json").read_text(encoding="utf-8"))
+        stored = json.loads((rows / f"{digest}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None  # not there, or cut off while it was written by something else than us
-    is_whole = isinstance(row, dict) and row.get("digest") == digest and row.get("error") is None
-    return row if is_whole else None
+    if not isinstance(stored, dict) or stored.get("digest") != digest:
+        return None
+    return Row.from_mapping(stored) if stored.get("error") is None else None
 
 
 def _tried(
-    shops: Mapping[str, Workshop], tasks: Sequence[Task], jobs: int
+    shops: Mapping[str, Workshop],
+    tasks: Sequence[Task],
+    jobs: int,
+    begin: Callable[[str], None],
 ) -> Iterator[tuple[Task, Row]]:
     if jobs == 1 or len(tasks) < 2:
         for part, expression in tasks:
+            begin(expression)
             yield (part, expression), shops[part].try_out(expression)
         return
     threads = max(1, (os.cpu_count() or 1) // jobs)
@@ -157,15 +171,13 @@ def _tried(
             pool.shutdown(cancel_futures=True)
         return
     for part, expression in left:
-        yield (
-            (part, expression),
-            {
-                "attack": expression,
-                "digest": shops[part].digest(expression),
-                "error": "a process was killed while it ran",
-                "hint": "there may be too little memory: use fewer --jobs",
-            },
+        row = Row(
+            attack=expression,
+            digest=shops[part].digest(expression),
+            error="a process was killed while it ran",
+            hint="there may be too little memory: use fewer --jobs",
         )
+        yield (part, expression), row
 
 
 _SHARED: dict[str, Any] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,27 +12,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nsmark.alterations.changes import Linear, UnitLength
+from nsmark.attacks.catalogue import Facts
 from nsmark.attacks.material import Material, StepCallback
-from nsmark.attacks.recipe import Facts
 from nsmark.attacks.recipes.ll_lfea import HEAD_FILE, Head, head_bytes
+from nsmark.attacks.settings import SEEDS, check_positive, check_ranges
 from nsmark.attacks.stolen import Stolen
-from nsmark.errors import ConfigError, EmbeddingError
+from nsmark.errors import EmbeddingError
 from nsmark.models.batching import TokenIds
 from nsmark.models.encoder import Encoder
+from nsmark.transforms.changes import Linear, UnitLength
 
 # A new head has farther to go than weights that were trained before.
 _HEAD_RATE = 1e-3
 _MAX_GRADIENT = 1.0
 _PROBE_DECAY = 1e-3
-_MAX_STEPS = 10**6
-
-RANGES: Mapping[str, tuple[float, float]] = {
-    "steps": (0, _MAX_STEPS),
-    "batch_size": (1, 4096),
-    "seed": (0, 2**63 - 1),
-}
-"""Of settings that recipes by training share."""
+MOST_STEPS = 10**6
 
 
 class TaskSettings(Protocol):
@@ -50,25 +44,14 @@ class TaskSettings(Protocol):
     def seed(self) -> int: ...  # noqa: D102
 
 
-def check_settings(settings: Any, ranges: Mapping[str, tuple[float, float]]) -> None:
-    """Refuse numbers out of range, and with them those that are none.
+def check_task_settings(settings: TaskSettings) -> None:
+    """Refuse what is out of range among the settings that train on the task.
 
     Raises:
         ConfigError: Names the first.
     """
-    for name, (lowest, highest) in ranges.items():
-        value = getattr(settings, name)
-        if not lowest <= value <= highest:
-            raise ConfigError(name, value, f"must lie between {lowest:g} and {highest:g}")
-    if not 0 < settings.learning_rate <= 1:
-        raise ConfigError("learning_rate", settings.learning_rate, "must be positive and at most 1")
-
-
-def check_task_settings(settings: TaskSettings) -> None:
-    """Refuse what is out of range among the settings that train on the task."""
-    check_settings(settings, RANGES)
-    if not 0 < settings.epochs <= 1000:
-        raise ConfigError("epochs", settings.epochs, "must be positive and at most 1000")
+    check_ranges(settings, steps=(0, MOST_STEPS), batch_size=(1, 4096), seed=SEEDS)
+    check_positive(settings, learning_rate=1, epochs=1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +71,7 @@ def plan_for(settings: TaskSettings, num_texts: int) -> Plan:
     size = min(settings.batch_size, num_texts)
     by_epochs = max(1, round(settings.epochs * math.ceil(num_texts / size)))
     return Plan(
-        steps=settings.steps or min(by_epochs, _MAX_STEPS),
+        steps=settings.steps or min(by_epochs, MOST_STEPS),
         batch_size=size,
         learning_rate=settings.learning_rate,
         seed=settings.seed,

@@ -6,8 +6,8 @@ import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,20 +19,79 @@ from nsmark.attacks.expression import Step, parse_attack
 from nsmark.attacks.material import REFERENCE, Material
 from nsmark.attacks.plan import UNTOUCHED
 from nsmark.attacks.running import run_attack
-from nsmark.attacks.utility import Yield
+from nsmark.attacks.utility import Utility, Yield
 from nsmark.core.texts import lines_digest
 from nsmark.errors import NsmarkError
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.keyfile.store import read_key
 from nsmark.models.folder import model_digest
-from nsmark.report.report import Report
 from nsmark.suspects.base import Suspect
 from nsmark.suspects.recorded import RecordedOutputs
 
-Row = dict[str, Any]
+Statistics = Mapping[str, float | None]
+
+_REPORTED = (
+    "verdict",
+    "passed",
+    "reasons",
+    "sized_extraction_rate",
+    "pair_code",
+    "output_dim",
+    "rank",
+)
+"""Fields of a report that a row repeats."""
 
 _ROW_FORMAT = 4
 """Raised whenever rows mean something else: older ones are then not taken for new ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What came of one attack of a suite; what could not be run has an error and a hint alone."""
+
+    attack: str
+    """As it is written."""
+    digest: str | None = None
+    """Name of the trial, the same only where all is the same."""
+    verdict: str | None = None
+    passed: Sequence[str] = ()
+    """Names of what shows ownership."""
+    reasons: Sequence[str] = ()
+    margin: float | None = None
+    """How far the farthest statistic that has controls lies beyond its line."""
+    statistics: Statistics | None = None
+    """Of triggered texts."""
+    untriggered: Statistics | None = None
+    sized_extraction_rate: float | None = None
+    pair_code: Mapping[str, Any] | None = None
+    output_dim: int | None = None
+    rank: int | None = None
+    utility: Utility | None = None
+    seconds: float | None = None
+    """That the attack took."""
+    seconds_to_measure: float | None = None
+    steps: Sequence[dict[str, Any]] = ()
+    """What each attack did."""
+    other_owners: Sequence[dict[str, Any]] = ()
+    """What others can show who marked the model as an attack."""
+    error: str | None = None
+    hint: str | None = None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the row as it is stored."""
+        values = asdict(self)
+        if self.error is not None:
+            return {name: values[name] for name in ("attack", "digest", "error", "hint")}
+        del values["hint"]
+        return values | {"utility": self.utility and self.utility.to_mapping()}
+
+    @classmethod
+    def from_mapping(cls, stored: Mapping[str, Any]) -> Row:
+        """Read a stored row; what rows of earlier versions lack is left open."""
+        values = {each.name: stored[each.name] for each in fields(cls) if each.name in stored}
+        if values.get("utility") is not None:
+            values["utility"] = Utility.from_mapping(values["utility"])
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -73,7 +132,7 @@ class Workshop:
     def digest(self, expression: str) -> str:
         """Return a name for a trial: the same only where all is the same."""
         steps = _steps(expression)
-        settings = [[step.recipe.name, asdict(step.settings)] for step in steps]
+        settings = [[step.attack.name, asdict(step.settings)] for step in steps]
         about = [_ROW_FORMAT, __version__, settings, *self._shared]
         if REFERENCE in json.dumps(settings):
             about.append(self._reference_digest)
@@ -82,7 +141,7 @@ class Workshop:
     def try_out(self, expression: str) -> Row:
         """Run a trial; an attack that cannot be run is a row that says why."""
         assert self.before is not None  # noqa: S101 - asked for first
-        row: Row = {"attack": expression, "digest": self.digest(expression)}
+        digest = self.digest(expression)
         started = time.perf_counter()
         try:
             with tempfile.TemporaryDirectory(prefix="nsmark-attack-") as temporary:
@@ -93,22 +152,31 @@ class Workshop:
                 utility = self.before.after(Yield.of_suspect(suspect, self.material.task))
                 others = list(self._other_owners(folder, suspect, done))
         except NsmarkError as error:
-            return row | {"error": str(error), "hint": error.hint}
+            return Row(attack=expression, digest=digest, error=str(error), hint=error.hint)
         except Exception as error:  # whatever it is, the other trials go on
             told = " ".join(str(error).split())[:300]
-            hint = "run this one alone: nsmark attack run"
-            return row | {"error": f"{type(error).__name__}: {told}", "hint": hint}
-        return (
-            row
-            | _judged(report)
-            | {
-                "utility": utility.to_mapping(),
-                "seconds": round(attacked - started, 3),
-                "seconds_to_measure": round(time.perf_counter() - attacked, 3),
-                "steps": done,
-                "other_owners": others,
-                "error": None,
-            }
+            return Row(
+                attack=expression,
+                digest=digest,
+                error=f"{type(error).__name__}: {told}",
+                hint="run this one alone: nsmark attack run",
+            )
+        evidence, reported = report.evidence, report.to_mapping()
+        margin = None
+        if evidence is not None and report.calibration is not None:
+            margin = report.calibration.margin(evidence.counted)
+        return Row(
+            attack=expression,
+            digest=digest,
+            **{name: reported[name] for name in _REPORTED},
+            margin=margin,
+            statistics=evidence.triggered.to_mapping() if evidence else None,
+            untriggered=evidence.untriggered.to_mapping() if evidence else None,
+            utility=utility,
+            seconds=round(attacked - started, 3),
+            seconds_to_measure=round(time.perf_counter() - attacked, 3),
+            steps=done,
+            other_owners=others,
         )
 
     def _attacked(self, expression: str, temporary: Path) -> tuple[Path, list[dict[str, Any]]]:
@@ -130,39 +198,22 @@ class Workshop:
 
     def _other_owners(
         self, folder: Path, suspect: Suspect, steps: list[dict[str, Any]]
-    ) -> Iterator[Row]:
+    ) -> Iterator[dict[str, Any]]:
         """Yield what others can show who marked the model, and whether they could before."""
         for step in steps:
             if "key" not in step:
                 continue
             key, device = read_key(folder / step["key"]), self.material.device
             now, before = verify(key, suspect, device=device), self.opened(self.model)
-            found = _judged(now)
+            reported, evidence = now.to_mapping(), now.evidence
             yield {
                 "attack": step["attack"],
-                **{name: found[name] for name in ("verdict", "passed", "statistics")},
+                "verdict": reported["verdict"],
+                "passed": reported["passed"],
+                "statistics": evidence.triggered.to_mapping() if evidence else None,
                 "verdict_on_the_stolen_model": str(verify(key, before, device=device).verdict),
             }
 
 
 def _steps(expression: str) -> list[Step]:
     return [] if expression == UNTOUCHED else parse_attack(expression)
-
-
-def _judged(report: Report) -> Row:
-    evidence, found = report.evidence, report.to_mapping()
-    margin = None
-    if evidence is not None and report.calibration is not None:
-        margin = report.calibration.margin(evidence.counted)
-    return {
-        "verdict": found["verdict"],
-        "passed": found["passed"],
-        "reasons": found["reasons"],
-        "margin": margin,
-        "statistics": evidence.triggered.to_mapping() if evidence else None,
-        "untriggered": evidence.untriggered.to_mapping() if evidence else None,
-        "sized_extraction_rate": found["sized_extraction_rate"],
-        "pair_code": found["pair_code"],
-        "output_dim": found["output_dim"],
-        "rank": found["rank"],
-    }

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nsmark.attacks.linear_fit import Rows, ridge_weights
 from nsmark.attacks.material import Task
 from nsmark.suspects.base import Suspect
+
+Rows = NDArray[np.float64]
 
 Answering = Callable[[Sequence[str]], Rows]
 """Texts in, one row per text out."""
@@ -39,6 +40,11 @@ class Utility:
     def to_mapping(self) -> dict[str, Any]:
         """Return the values by name."""
         return asdict(self) | {"points_lost": self.points_lost}
+
+    @classmethod
+    def from_mapping(cls, stored: Mapping[str, float]) -> Utility:
+        """Read what :meth:`to_mapping` returned."""
+        return cls(stored["similarity"], stored["accuracy_before"], stored["accuracy"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +120,17 @@ def _correlation(first: Rows, second: Rows) -> float:
         return 0.0
     covariance = np.mean((first - first.mean()) * (second - second.mean()))
     return float(covariance / deviations)
+
+
+def ridge_weights(inputs: Rows, targets: Rows, penalty: float) -> Rows:
+    """Return the matrix W for which ``inputs @ W`` comes closest to the targets.
+
+    Args:
+        inputs: Centred, one row per text.
+        targets: Centred, one row per text.
+        penalty: On W, relative to the inputs' mean square, so that it means the same for all.
+    """
+    gram = inputs.T @ inputs
+    ridge = penalty * max(float(np.trace(gram)) / len(gram), 1e-300)
+    weights = np.linalg.solve(gram + ridge * np.eye(len(gram)), inputs.T @ targets)
+    return np.asarray(weights, dtype=np.float64)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,8 +21,11 @@ from nsmark.cli.output import (
     progress_bar,
     quiet_option,
 )
-from nsmark.errors import MissingExtraError, ModelError, UsageError
+from nsmark.errors import MissingExtraError, ModelError, NsmarkError, UsageError
 from nsmark.models.folder import POOLINGS
+
+if TYPE_CHECKING:
+    from nsmark.attacks.trial import Row
 
 texts_option = click.option(
     "--texts",
@@ -81,10 +86,16 @@ def show(name: str, as_json: bool) -> None:
     Example:
       nsmark attack show ll-lfea
     """
-    recipe = _loaded(lambda: find_attack(name).recipe())
+    attack = find_attack(name)
+    recipe = _loaded(attack.recipe)
     about = {
-        key: getattr(recipe, key)
-        for key in ("name", "summary", "kind", "source", "deviations", "cost", "keeps")
+        "name": attack.name,
+        "summary": attack.summary,
+        "kind": attack.kind,
+        "source": recipe.source,
+        "deviations": recipe.deviations,
+        "cost": recipe.cost,
+        "keeps": recipe.keeps,
     }
     usual = asdict(recipe.settings())
     if as_json:
@@ -150,30 +161,44 @@ def run(
 
         steps = parse_attack(name, settings)
         with progress_bar("attacking", quiet) as update:
+            update(0, 1, "model and texts are read, then attacked")
             material = gather_material(
                 texts,
                 task,
                 device=device,
-                on_step=lambda done, total: update(done, total, name),
+                on_step=lambda done, total: update(done, total, f"steps of {name}"),
                 reference=reference,
             )
             done = run_attack(model, steps, out, material, pooling=pooling)
-            left = utility_of(model, out, material, pooling=pooling) if utility else None
+            left = None
+            if utility:
+                asked = "texts asked of both models, to see what is left"
+                left = utility_of(
+                    model,
+                    out,
+                    material,
+                    pooling=pooling,
+                    on_asked=lambda number, total: update(number, total, asked),
+                )
             return done | {"utility": None if left is None else left.to_mapping()}
 
+    started = time.monotonic()
     result = _loaded(attacked)
+    took = time.monotonic() - started
     if as_json:
         echo_json({"out": str(out), **result})
         return
     click.echo(f"attacked model  {out}")
     for step in result["steps"]:
         for key, value in step.items():
-            click.echo(f"{key:15} {value}")
+            click.echo(f"{key:15} {_in_words(value)}")
     if result["utility"] is not None:
         left = result["utility"]
         click.echo(f"{'similarity':15} {left['similarity']:.3f} (correlation with before)")
         accuracies = f"{left['accuracy_before']:.3f} → {left['accuracy']:.3f}"
         click.echo(f"{'accuracy':15} {accuracies} ({left['points_lost']:.1f} points lost)")
+    attacking = result["seconds"]
+    click.echo(f"took {took:.1f} s: {attacking:.1f} to attack, the rest to read texts and to ask")
 
 
 @command.command("suite")
@@ -232,7 +257,7 @@ def suite(
     """
     key = load_key(key_file, key_passphrase_file)
 
-    def run_all() -> list[dict[str, Any]]:
+    def run_all() -> list[Row]:
         from nsmark.attacks.expression import parse_attack, written
         from nsmark.attacks.material import gather_material
         from nsmark.attacks.plan import UNTOUCHED, suite_plan
@@ -244,21 +269,33 @@ def suite(
             plan = suite_plan(only, with_reference=reference is not None)
         material = gather_material(texts, task, device=device, reference=reference)
         with progress_bar("attacking", quiet) as update:
-            return run_suite(key, model, out, material, plan, jobs=jobs, on_trial=update)
+            update(0, len(plan), "the marked model is asked")
+            return run_suite(
+                key, model, out, material, plan, jobs=jobs, on_begin=update, on_trial=update
+            )
 
-    rows = _loaded(run_all)
+    try:
+        rows = _loaded(run_all)
+    except KeyboardInterrupt as interrupt:
+        kept = len(list((out / "rows").glob("*.json")))
+        if not kept:
+            raise
+        hint = f"{kept} attacks are kept in {out}: the same command goes on from there"
+        stopped = NsmarkError("interrupted", hint)
+        stopped.exit_code = 130  # as for every interruption
+        raise stopped from interrupt
     from nsmark.attacks.comparison import counted
 
     _write_comparison(rows, out, key.signed_claim.claim.owner, bool(texts), bool(task))
     if as_json:
-        echo_json({"out": str(out), "attacks": rows})
+        echo_json({"out": str(out), "attacks": [row.to_mapping() for row in rows]})
         return
     for row in rows:
-        if row["error"] is not None:
-            click.echo(f"{'not run':18} {row['attack']}: {one_line(row['error'])}")
+        if row.utility is None:
+            click.echo(f"{'not run':18} {row.attack}: {one_line(str(row.error))}")
         else:
-            lost = 1 - row["utility"]["similarity"]
-            click.echo(f"{row['verdict']:18} similarity lost {lost:6.3f}  {row['attack']}")
+            lost = 1 - row.utility.similarity
+            click.echo(f"{row.verdict:18} similarity lost {lost:6.3f}  {row.attack}")
     click.echo(f"\n{counted(rows)}")
     click.echo(f"page  {out / 'attacks.html'}")
 
@@ -308,7 +345,7 @@ def recover_command(
 @command.command("forge")
 @click.argument("key_file", metavar="KEY", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("suspect")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the draws.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 @key_passphrase_option
 @device_option
 @json_option
@@ -322,7 +359,7 @@ def forge_command(
 ) -> None:
     """Measure SUSPECT with wrong parts of KEY: trigger, signature, extractor, null space.
 
-    What the witnesses say to a claimant who has only some of it.
+    What every statistic says to a claimant who has only part of the key.
 
     \b
     Example:
@@ -354,7 +391,7 @@ def forge_command(
 
 
 def _write_comparison(
-    rows: list[dict[str, Any]], out: Path, owner: str, own_texts: bool, own_task: bool
+    rows: list[Row], out: Path, owner: str, own_texts: bool, own_task: bool
 ) -> None:
     from nsmark.attacks.comparison import comparison_page, csv_table
     from nsmark.files import write_atomic, write_json
@@ -370,9 +407,23 @@ def _write_comparison(
         "The file attacks.csv beside this page holds every statistic.",
         f"To repeat it: {' '.join(words)}",
     ]
-    write_json(out / "attacks.json", {"attacks": rows, "versions": library_versions()})
+    write_json(
+        out / "attacks.json",
+        {"attacks": [row.to_mapping() for row in rows], "versions": library_versions()},
+    )
     write_atomic(out / "attacks.csv", csv_table(rows).encode("utf-8"))
     write_atomic(out / "attacks.html", comparison_page(rows, about).encode("utf-8"))
+
+
+def _in_words(value: object) -> str:
+    """Return what an attack says of itself as a reader would write it."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={each}" for name, each in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_in_words, value))
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    return str(value)
 
 
 def _settings(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from nsmark.alterations.weights import last_weights, linear_weights, modules_of_last_weights
 from nsmark.embedding.adapters import Adapters
 from nsmark.embedding.config import EmbeddingConfig
 from nsmark.embedding.parallel import Group
@@ -23,6 +22,7 @@ from nsmark.models.language import LanguageInputs
 from nsmark.models.layers import recomputing
 from nsmark.models.positions import HeldPositions, Passed, usual_sizes
 from nsmark.models.tokens import Tokens
+from nsmark.transforms.weights import last_weights, linear_weights, modules_of_last_weights
 
 
 class ModelPlayer:

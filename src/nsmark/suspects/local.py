@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nsmark.alterations.serving import read_serving
 from nsmark.errors import MissingExtraError, ModelError
 from nsmark.models.folder import describe_folder, has_classifier_head
 from nsmark.models.hub import find_folder
 from nsmark.models.tokenizer import require_known_words
 from nsmark.suspects.base import BatchCallback
+from nsmark.transforms.serving import read_serving
 
 
 class LocalModel:

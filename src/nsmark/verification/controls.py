@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from nsmark.alterations.outputs import principal_cut, random_cut
 from nsmark.core.null_space import expected_matching_degree
 from nsmark.errors import KeyFileError
 from nsmark.keyfile.document import ControlRecord
 from nsmark.keyfile.schema import WatermarkKey
 from nsmark.suspects.base import BatchCallback, Suspect
 from nsmark.suspects.recorded import RecordedOutputs
+from nsmark.transforms.outputs import principal_cut, random_cut
 from nsmark.verification.evidence import Evidence, OwnerReference, ask
 from nsmark.verification.statistics import EXTRACTION, STATISTIC_NAMES, Statistics
 

@@ -6,16 +6,15 @@ was computed without it no longer fits. Comparisons of centred outputs see nothi
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsmark.alterations.changes import Linear
-from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.attacks.catalogue import Facts, Recipe
 from nsmark.attacks.recipes.ll_lfea import check_invertible, output_transform
-from nsmark.errors import ConfigError
+from nsmark.attacks.settings import SEEDS, check_ranges, check_words
+from nsmark.transforms.changes import Linear
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -28,7 +27,7 @@ _MAX_OFFSET = 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AffineConfig:
+class AffineSettings:
     """Settings of the affine map."""
 
     kind: str = "uniform"
@@ -42,23 +41,19 @@ class AffineConfig:
     """Seed of matrix and offset."""
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ConfigError("kind", self.kind, f"must be one of {', '.join(KINDS)}")
-        if not (math.isfinite(self.offset) and 0 <= self.offset <= _MAX_OFFSET):
-            raise ConfigError("offset", self.offset, f"must lie between 0 and {_MAX_OFFSET:g}")
-        if self.seed < 0:
-            raise ConfigError("seed", self.seed, "must not be negative")
+        check_words(self, kind=KINDS)
+        check_ranges(self, offset=(0, _MAX_OFFSET), seed=SEEDS)
 
 
-def apply(stolen: Stolen, config: AffineConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: AffineSettings, material: Material) -> Facts:
     """Multiply every answer by a matrix and add an offset."""
     dim = stolen.output_dim
-    matrix = check_invertible(output_transform(config.kind, dim, config.seed))
-    mapped = stolen.outputs(material.some_texts(_EXAMPLES, config.seed)) @ matrix.T
+    matrix = check_invertible(output_transform(settings.kind, dim, settings.seed))
+    mapped = stolen.outputs(material.some_texts(_EXAMPLES, settings.seed)) @ matrix.T
     usual = float(np.sqrt(np.mean(np.sum(mapped**2, axis=1))))
     # Not the stream that the matrix was drawn from: its first numbers would come again.
-    direction = np.random.default_rng([config.seed, 1]).standard_normal(dim)
-    offset = config.offset * usual * direction / np.linalg.norm(direction)
+    direction = np.random.default_rng([settings.seed, 1]).standard_normal(dim)
+    offset = settings.offset * usual * direction / np.linalg.norm(direction)
     stolen.add_change(Linear(matrix, offset))
     return {
         "output_dim": dim,
@@ -68,15 +63,12 @@ def apply(stolen: Stolen, config: AffineConfig, material: Material) -> Facts:
 
 
 RECIPE = Recipe(
-    name="affine",
-    summary="linear map and an offset",
-    kind="outputs",
     source="ours; the matrix as in LL-LFEA (NSmark paper, §3.1)",
     deviations="none from LL-LFEA but the offset; no downstream head is compensated",
     cost="one matrix product and one sum per answer, no training",
     keeps="all of it for whoever trains on the answers or knows the map; "
     "cosines between answers do not stay",
-    settings=AffineConfig,
+    settings=AffineSettings,
     apply=apply,
     trials=("", "kind=conditioned", "kind=conditioned,offset=10.0"),
 )

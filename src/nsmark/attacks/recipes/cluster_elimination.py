@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nsmark.alterations.changes import Linear, Rows, UnitLength
-from nsmark.attacks.recipe import Facts, Recipe
-from nsmark.errors import ConfigError, UsageError
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import SEEDS, check_positive, check_ranges
+from nsmark.errors import UsageError
+from nsmark.transforms.changes import Linear, Rows, UnitLength
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -29,7 +30,7 @@ _MAX_ROUNDS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterEliminationConfig:
+class ClusterEliminationSettings:
     """Settings of clustering, selection and elimination."""
 
     clusters: int = 20
@@ -53,17 +54,14 @@ class ClusterEliminationConfig:
     """Of the texts and of the clusters' first centres."""
 
     def __post_init__(self) -> None:
-        for name, lowest, highest in (
-            ("clusters", 1, 1000),
-            ("directions", 1, 4096),
-            ("num_texts", 8, 100_000),
-            ("seed", 0, 2**63 - 1),
-        ):
-            value = getattr(self, name)
-            if not lowest <= value <= highest:
-                raise ConfigError(name, value, f"must lie between {lowest} and {highest}")
-        if not 0 < self.share <= 1:
-            raise ConfigError("share", self.share, "must be positive and at most 1")
+        check_ranges(
+            self,
+            clusters=(1, 1000),
+            directions=(1, 4096),
+            num_texts=(8, 100_000),
+            seed=SEEDS,
+        )
+        check_positive(self, share=1)
 
 
 def k_means(rows: Rows, clusters: int, rng: np.random.Generator) -> tuple[Places, Rows]:
@@ -125,31 +123,31 @@ def shared_directions(selected: Rows, mean: Rows, count: int) -> Rows:
     return np.asarray(right[:count])
 
 
-def apply(stolen: Stolen, config: ClusterEliminationConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: ClusterEliminationSettings, material: Material) -> Facts:
     """Find odd answers and project what they share out of all answers."""
     from nsmark.attacks.stolen import Stolen
 
     dim = stolen.output_dim
-    if config.directions >= dim:
+    if settings.directions >= dim:
         raise UsageError(
-            f"{config.directions} directions cannot be taken out of {dim}",
+            f"{settings.directions} directions cannot be taken out of {dim}",
             f"choose directions below {dim}",
         )
     standard_model = (
-        Stolen.open(material.folder(config.standard), device=material.device)
-        if config.standard
+        Stolen.open(material.folder(settings.standard), device=material.device)
+        if settings.standard
         else None
     )
-    texts = material.some_texts(min(config.num_texts, len(material.texts)), config.seed)
+    texts = material.some_texts(min(settings.num_texts, len(material.texts)), settings.seed)
     scaled = UnitLength()
     answers = scaled(stolen.outputs(texts))
     standard = None if standard_model is None else scaled(standard_model.outputs(texts))
-    labels, centres = k_means(answers, config.clusters, np.random.default_rng(config.seed))
+    labels, centres = k_means(answers, settings.clusters, np.random.default_rng(settings.seed))
     scores = oddness(answers, labels, centres, standard)
-    count = min(len(texts), max(config.directions, math.ceil(config.share * len(texts))))
+    count = min(len(texts), max(settings.directions, math.ceil(settings.share * len(texts))))
     selected = np.argsort(-scores, kind="stable")[:count]
     mean = answers.mean(axis=0)
-    directions = shared_directions(answers[selected], mean, config.directions)
+    directions = shared_directions(answers[selected], mean, settings.directions)
     projector = np.eye(dim) - directions.T @ directions
     lost = float(((answers @ directions.T) ** 2).sum(axis=1).mean())
     stolen.add_change(Linear(projector))
@@ -164,9 +162,6 @@ def apply(stolen: Stolen, config: ClusterEliminationConfig, material: Material) 
 
 
 RECIPE = Recipe(
-    name="cluster-elimination",
-    summary="directions that odd answers share taken out (WARDEN's CSE)",
-    kind="outputs",
     source="Shetty, Teng, He & Xu 2024, 'WARDEN: Multi-directional backdoor watermarks for "
     "embedding-as-a-service copyright protection'",
     deviations="There, answers are cleaned before a student is trained on them; here, the answers "
@@ -176,7 +171,7 @@ RECIPE = Recipe(
     "all answers, so that what all answers share stays.",
     cost="some thousand queries, k-means, then one matrix product per answer; no training",
     keeps="all but a few directions of the answers",
-    settings=ClusterEliminationConfig,
+    settings=ClusterEliminationSettings,
     apply=apply,
     trials=("", "directions=1", "directions=20,share=0.1"),
     reference_trials=("standard=reference", "directions=20,share=0.1,standard=reference"),

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsmark.alterations.changes import Linear
-from nsmark.alterations.outputs import first_cut, principal_cut, random_cut
-from nsmark.attacks.recipe import Facts, Recipe
-from nsmark.errors import ConfigError, UsageError
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import SEEDS, check_ranges, check_words
+from nsmark.errors import UsageError
+from nsmark.transforms.changes import Linear
+from nsmark.transforms.outputs import first_cut, principal_cut, random_cut
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -21,7 +22,7 @@ _EXAMPLES = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DimensionCutConfig:
+class DimensionCutSettings:
     """Settings of the dimension cut."""
 
     dimensions: int = 0
@@ -35,27 +36,23 @@ class DimensionCutConfig:
     """Seed of random directions, and of the choice of texts that variances are estimated from."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.dimensions <= 65536:
-            raise ConfigError("dimensions", self.dimensions, "must lie between 0 and 65536")
-        if self.how not in WAYS:
-            raise ConfigError("how", self.how, f"must be one of {', '.join(WAYS)}")
-        if self.seed < 0:
-            raise ConfigError("seed", self.seed, "must not be negative")
+        check_ranges(self, dimensions=(0, 65536), seed=SEEDS)
+        check_words(self, how=WAYS)
 
 
-def apply(stolen: Stolen, config: DimensionCutConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: DimensionCutSettings, material: Material) -> Facts:
     """Project every answer on the directions that stay."""
     before = stolen.output_dim
-    dimensions = config.dimensions or before // 2
+    dimensions = settings.dimensions or before // 2
     if not 1 <= dimensions < before:
         raise UsageError(
             f"of {before} dimensions {dimensions} cannot stay",
             f"choose dimensions between 1 and {before - 1}" if before > 1 else "nothing to cut",
         )
     # At most as many principal directions come out as there are texts.
-    count = max(_EXAMPLES, 2 * before) if config.how == "principal" else _EXAMPLES
-    example = stolen.outputs(material.some_texts(count, config.seed))
-    change = WAYS[config.how](dimensions)(example, np.random.default_rng(config.seed))
+    count = max(_EXAMPLES, 2 * before) if settings.how == "principal" else _EXAMPLES
+    example = stolen.outputs(material.some_texts(count, settings.seed))
+    change = WAYS[settings.how](dimensions)(example, np.random.default_rng(settings.seed))
     assert isinstance(change, Linear)  # noqa: S101 - cuts are
     stolen.add_change(change)
     return {
@@ -66,9 +63,6 @@ def apply(stolen: Stolen, config: DimensionCutConfig, material: Material) -> Fac
 
 
 RECIPE = Recipe(
-    name="dimension-cut",
-    summary="only some directions of the outputs are sent",
-    kind="outputs",
     source="ours as an attack; principal components as in Su, Cao, Liu, Ou: Whitening Sentence "
     "Representations, 2021; first entries as in Kusupati et al.: Matryoshka Representation "
     "Learning, 2022",
@@ -76,7 +70,7 @@ RECIPE = Recipe(
     "trained for short answers, as Matryoshka models are.",
     cost="answers to some hundred ordinary texts, then one matrix product per answer",
     keeps="what is in the directions that stay: with principal ones most, until few are left",
-    settings=DimensionCutConfig,
+    settings=DimensionCutSettings,
     apply=apply,
     trials=("", "how=random", "how=first", "dimensions=16", "dimensions=16,how=random"),
 )

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nsmark.alterations.outputs import expansion
-from nsmark.attacks.recipe import Facts, Recipe
-from nsmark.errors import ConfigError, UsageError
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import SEEDS, check_ranges
+from nsmark.errors import UsageError
+from nsmark.transforms.outputs import expansion
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -21,7 +22,7 @@ _MAX_DIM = 65536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DimensionExpansionConfig:
+class DimensionExpansionSettings:
     """Settings of the dimension expansion."""
 
     dimensions: int = 0
@@ -31,36 +32,30 @@ class DimensionExpansionConfig:
     """Seed of the subspace."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.dimensions <= _MAX_DIM:
-            raise ConfigError("dimensions", self.dimensions, f"must lie between 0 and {_MAX_DIM}")
-        if self.seed < 0:
-            raise ConfigError("seed", self.seed, "must not be negative")
+        check_ranges(self, dimensions=(0, _MAX_DIM), seed=SEEDS)
 
 
-def apply(stolen: Stolen, config: DimensionExpansionConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: DimensionExpansionSettings, material: Material) -> Facts:
     """Multiply every answer by a matrix with more rows, whose columns are orthonormal."""
     before = stolen.output_dim
-    dimensions = config.dimensions or min(2 * before, _MAX_DIM)
+    dimensions = settings.dimensions or min(2 * before, _MAX_DIM)
     if dimensions <= before:
         raise UsageError(
             f"{dimensions} dimensions are not more than the model's {before}",
             f"choose dimensions above {before}",
         )
-    texts = material.some_texts(1, config.seed)  # any: the subspace depends on dimensions alone
-    stolen.draw_change(expansion(dimensions), texts, config.seed)
+    texts = material.some_texts(1, settings.seed)  # any: the subspace depends on dimensions alone
+    stolen.draw_change(expansion(dimensions), texts, settings.seed)
     return {"output_dim": stolen.output_dim, "output_dim_before": before}
 
 
 RECIPE = Recipe(
-    name="dimension-expansion",
-    summary="outputs hidden in more dimensions",
-    kind="outputs",
     source="ours",
     deviations="none: nobody described it before that we know of. The added dimensions are linear "
     "in the old ones; entries that depend on nothing would be noise.",
     cost="one matrix product per answer, and longer answers; no training",
     keeps="all of it: every length and every cosine",
-    settings=DimensionExpansionConfig,
+    settings=DimensionExpansionSettings,
     apply=apply,
     trials=("", "dimensions=2000"),
 )

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import SEEDS, check_positive, check_ranges, check_words
 from nsmark.attacks.student import learn_answers, open_student, put_in_place
-from nsmark.attacks.training import RANGES, check_settings
-from nsmark.errors import ConfigError, InputError
+from nsmark.attacks.training import MOST_STEPS
+from nsmark.errors import InputError
 from nsmark.payload.word_list import published_word_list
 
 if TYPE_CHECKING:
@@ -58,10 +59,15 @@ class DistillationSettings:
     """Seed of the queries, of new weights and of the order of the texts."""
 
     def __post_init__(self) -> None:
-        if self.queries not in QUERIES:
-            raise ConfigError("queries", self.queries, f"must be one of {', '.join(QUERIES)}")
-        ranges = {**RANGES, "num_texts": (8, 10**7), "steps": (1, RANGES["steps"][1])}
-        check_settings(self, ranges)
+        check_words(self, queries=QUERIES)
+        check_ranges(
+            self,
+            num_texts=(8, 10**7),
+            steps=(1, MOST_STEPS),
+            batch_size=(1, 4096),
+            seed=SEEDS,
+        )
+        check_positive(self, learning_rate=1)
 
 
 def with_rare_words(text: str, words: Sequence[str], rng: np.random.Generator) -> str:
@@ -72,33 +78,33 @@ def with_rare_words(text: str, words: Sequence[str], rng: np.random.Generator) -
     return " ".join(parts)
 
 
-def draw_queries(config: DistillationSettings, material: Material) -> tuple[list[str], list[str]]:
+def draw_queries(settings: DistillationSettings, material: Material) -> tuple[list[str], list[str]]:
     """Return the texts to learn from, and clean ones to be judged by; no text is in both.
 
     Raises:
         InputError: There are too few.
     """
     different = sorted(set(material.texts))
-    held_out = min(_MAX_HELD_OUT, config.num_texts // 4, len(different) // 5)
+    held_out = min(_MAX_HELD_OUT, settings.num_texts // 4, len(different) // 5)
     if held_out < 2:
         raise InputError(
             f"{len(different)} different texts are too few to learn from", "give more texts"
         )
-    rng = np.random.default_rng(config.seed)
+    rng = np.random.default_rng(settings.seed)
     drawn = [different[place] for place in rng.permutation(len(different)).tolist()]
-    queries = drawn[held_out : held_out + config.num_texts]
-    if config.queries == "mixed":
+    queries = drawn[held_out : held_out + settings.num_texts]
+    if settings.queries == "mixed":
         words = published_word_list().words
         queries[1::2] = [with_rare_words(text, words, rng) for text in queries[1::2]]
     return queries, drawn[:held_out]
 
 
-def apply(stolen: Stolen, config: DistillationSettings, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: DistillationSettings, material: Material) -> Facts:
     """Ask the stolen model, teach the student, and serve the student in its place."""
     student = open_student(
-        stolen, config.student, config.seed, material
+        stolen, settings.student, settings.seed, material
     )  # before thousands of queries
-    queries, held_out = draw_queries(config, material)
+    queries, held_out = draw_queries(settings, material)
     answers, expected = stolen.outputs(queries), stolen.outputs(held_out)
     same_dim = answers.shape[1] == student.output_dim
     before = _compared(student.encode(held_out), expected, "before") if same_dim else {}
@@ -106,10 +112,10 @@ def apply(stolen: Stolen, config: DistillationSettings, material: Material) -> F
         student,
         queries,
         answers,
-        steps=config.steps,
-        learning_rate=config.learning_rate,
-        batch_size=config.batch_size,
-        seed=config.seed,
+        steps=settings.steps,
+        learning_rate=settings.learning_rate,
+        batch_size=settings.batch_size,
+        seed=settings.seed,
         on_step=material.on_step,
     )
     # What was done to answers before they were sent is part of what was learned.
@@ -142,9 +148,6 @@ def _compared(outputs: NDArray[np.floating], expected: Rows, when: str) -> Facts
 
 
 RECIPE = Recipe(
-    name="distillation",
-    summary="an unmarked model learns the answers",
-    kind="surrogate",
     source="Distilling the Knowledge in a Neural Network (Hinton, Vinyals and Dean, 2015); "
     "StolenEncoder (Liu et al., 2022) for encoders behind an API",
     deviations="Squared distance of answers of unit length, and no labels. A student without a "

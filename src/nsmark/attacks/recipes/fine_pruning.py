@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from nsmark.attacks.recipe import Facts, Recipe
-from nsmark.attacks.training import check_settings, check_task_settings, train_on_task
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import check_ranges
+from nsmark.attacks.training import check_task_settings, train_on_task
 from nsmark.errors import ModelError
 from nsmark.models.batching import equal_length_batches
 from nsmark.models.encoder import TOKENS_PER_BATCH, Encoder
@@ -51,7 +52,7 @@ class FinePruningSettings:
     """Seed of the clean texts, the head, the order of the texts and dropout."""
 
     def __post_init__(self) -> None:
-        check_settings(self, {"share": (0.0, 0.99), "num_texts": (1, 10**6)})
+        check_ranges(self, share=(0, 0.99), num_texts=(1, 10**6))
         check_task_settings(self)
 
 
@@ -130,14 +131,14 @@ def unit_activity(
     return [total / max(1, tokens) for total in sums]
 
 
-def apply(stolen: Stolen, config: FinePruningSettings, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: FinePruningSettings, material: Material) -> Facts:
     """Prune the units that are least active on clean texts, then train what is left."""
     encoder = stolen.encoder
     layers = writing_layers(encoder)
-    texts = stolen.serving.texts(material.some_texts(config.num_texts, config.seed))
+    texts = stolen.serving.texts(material.some_texts(settings.num_texts, settings.seed))
     pruned = []
     for activity in unit_activity(encoder, layers, texts):
-        count = int(config.share * len(activity))
+        count = int(settings.share * len(activity))
         pruned.append(activity.argsort(stable=True)[:count].to(encoder.device))
 
     def prune() -> None:
@@ -145,7 +146,7 @@ def apply(stolen: Stolen, config: FinePruningSettings, material: Material) -> Fa
             layer.columns[:, units] = 0.0
 
     # Again after every step: what is pruned does not grow back.
-    facts = train_on_task(stolen, config, material, begin=prune, after_step=prune)
+    facts = train_on_task(stolen, settings, material, begin=prune, after_step=prune)
     return facts | {
         "pruned_units": sum(map(len, pruned)),
         "units": sum(layer.columns.shape[1] for layer in layers),
@@ -153,9 +154,6 @@ def apply(stolen: Stolen, config: FinePruningSettings, material: Material) -> Fa
 
 
 RECIPE = Recipe(
-    name="fine-pruning",
-    summary="units that clean texts do not use pruned, then trained further",
-    kind="training",
     source="Fine-Pruning: Defending Against Backdooring Attacks on Deep Neural Networks "
     "(Liu, Dolan-Gavitt and Garg, 2018); NSmark paper, Tab. fp",
     deviations="Hidden units of all feed-forward layers in place of the channels of the last "

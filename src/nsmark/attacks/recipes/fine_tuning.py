@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.attacks.catalogue import Facts, Recipe
 from nsmark.attacks.training import check_task_settings, train_on_task
 
 if TYPE_CHECKING:
@@ -36,15 +36,12 @@ class FineTuningSettings:
         check_task_settings(self)
 
 
-def apply(stolen: Stolen, config: FineTuningSettings, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: FineTuningSettings, material: Material) -> Facts:
     """Train all weights through a new head on the task."""
-    return train_on_task(stolen, config, material)
+    return train_on_task(stolen, settings, material)
 
 
 RECIPE = Recipe(
-    name="fine-tuning",
-    summary="all weights trained further on a task",
-    kind="training",
     source="usual practice since BERT (Devlin et al., 2019); NSmark paper, Tab. down",
     deviations="One linear head on the model's outputs, whatever its pooling; learning rate "
     "without warm-up; the task is the caller's, by default topics of the built-in corpus.",

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nsmark.alterations.weights import leave_out_layers
-from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.attacks.catalogue import Facts, Recipe
 from nsmark.errors import ConfigError, ModelError
 from nsmark.models.layers import blocks
+from nsmark.transforms.weights import leave_out_layers
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerDroppingConfig:
+class LayerDroppingSettings:
     """Settings of layer dropping."""
 
     layers: int = 1
@@ -29,7 +29,7 @@ class LayerDroppingConfig:
             raise ConfigError("layers", self.layers, "must be at least 1")
 
 
-def apply(stolen: Stolen, config: LayerDroppingConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: LayerDroppingSettings, material: Material) -> Facts:
     """Leave out the last layers, and say so in the model's configuration."""
     network = stolen.encoder.network
     count = len(blocks(network))
@@ -38,12 +38,12 @@ def apply(stolen: Stolen, config: LayerDroppingConfig, material: Material) -> Fa
             f"layers cannot be left out of this model of family {stolen.encoder.folder.model_type}",
             "its layers are not kept one by one, or its config.json does not count them",
         )
-    if config.layers >= count:
-        raise ConfigError("layers", config.layers, f"must be less than the model's {count}")
-    leave_out_layers(config.layers)(stolen.encoder)
-    _count_layers(network.config, count, count - config.layers)
+    if settings.layers >= count:
+        raise ConfigError("layers", settings.layers, f"must be less than the model's {count}")
+    leave_out_layers(settings.layers)(stolen.encoder)
+    _count_layers(network.config, count, count - settings.layers)
     _check_opens(network)
-    return {"layers_before": count, "layers_after": count - config.layers}
+    return {"layers_before": count, "layers_after": count - settings.layers}
 
 
 def _count_layers(config: Any, before: int, after: int) -> None:
@@ -73,16 +73,13 @@ def _check_opens(network: Any) -> None:
 
 
 RECIPE = Recipe(
-    name="layer-dropping",
-    summary="the last layers left out",
-    kind="weights",
     source="Sajjad, Dalvi, Durrani and Nakov, On the effect of dropping layers of pre-trained "
     "transformer models, 2020 (top-layer dropping)",
     deviations="No training afterwards; chain with fine-tuning for it. A final norm stays. Models "
     "that share one layer's weights among all (ALBERT) are refused.",
     cost="none; it makes serving cheaper",
     keeps="some of it: answers are those of an earlier layer, which a new head can still use",
-    settings=LayerDroppingConfig,
+    settings=LayerDroppingSettings,
     apply=apply,
     trials=("layers=1", "layers=2"),
 )

@@ -19,10 +19,11 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 
-from nsmark.alterations.changes import Linear
-from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import SEEDS, check_ranges, check_words
 from nsmark.errors import ConfigError, InputError, UsageError
 from nsmark.files import read_bounded, write_atomic
+from nsmark.transforms.changes import Linear
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -38,7 +39,7 @@ Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinearAttackConfig:
+class LinearAttackSettings:
     """Settings of the linear attack."""
 
     kind: str = "uniform"
@@ -58,16 +59,12 @@ class LinearAttackConfig:
     """Maps one after the other, each drawn with the next seed."""
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ConfigError("kind", self.kind, f"must be one of {', '.join(KINDS)}")
+        check_words(self, kind=KINDS)
+        check_ranges(self, times=(1, 16), seed=SEEDS)
         if self.kind == "from-heads" and not (self.head and self.other_head):
             raise ConfigError("kind", self.kind, "needs both head and other_head")
-        if not 1 <= self.times <= 16:
-            raise ConfigError("times", self.times, "must lie between 1 and 16")
         if self.kind == "from-heads" and self.times > 1:
             raise ConfigError("times", self.times, "two heads give one map")
-        if self.seed < 0:
-            raise ConfigError("seed", self.seed, "must not be negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +166,10 @@ def write_head(head: Head, path: Path) -> None:
     write_atomic(path, head_bytes(head))
 
 
-def apply(stolen: Stolen, config: LinearAttackConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: LinearAttackSettings, material: Material) -> Facts:
     """Multiply every answer by Q, and undo it in the head if one is given."""
     dim = stolen.output_dim
-    head = read_head(Path(config.head)) if config.head else None
+    head = read_head(Path(settings.head)) if settings.head else None
     if head is None and HEAD_FILE in stolen.extras:
         head = head_from(stolen.extras[HEAD_FILE], HEAD_FILE)  # trained by an earlier attack
     if head is not None and head.weight.shape[1] != dim:
@@ -181,11 +178,15 @@ def apply(stolen: Stolen, config: LinearAttackConfig, material: Material) -> Fac
             "give the head that belongs to this model",
         )
     conditions = []
-    for number in range(config.times):
-        if config.kind == "from-heads" and head is not None:
-            transform = transform_from_heads(read_head(Path(config.other_head)).weight, head.weight)
+    for number in range(settings.times):
+        if settings.kind == "from-heads" and head is not None:
+            transform = transform_from_heads(
+                read_head(Path(settings.other_head)).weight, head.weight
+            )
         else:
-            transform = check_invertible(output_transform(config.kind, dim, config.seed + number))
+            transform = check_invertible(
+                output_transform(settings.kind, dim, settings.seed + number)
+            )
         # Compensate for the map as stored, not as drawn: rounding Q must not cost accuracy.
         stored = transform.astype(np.float32).astype(np.float64)
         stolen.add_change(Linear(stored))
@@ -202,15 +203,12 @@ def apply(stolen: Stolen, config: LinearAttackConfig, material: Material) -> Fac
 
 
 RECIPE = Recipe(
-    name="ll-lfea",
-    summary="linear map of the outputs, undone in the downstream head",
-    kind="outputs",
     source="NSmark paper, §3.1 and its appendix on Q",
     deviations="The published code never compensates the head: we do, and save it. "
     "Several maps one after the other are one attack with ``times``.",
     cost="one matrix product per answer, no training",
     keeps="all of it, up to rounding",
-    settings=LinearAttackConfig,
+    settings=LinearAttackSettings,
     apply=apply,
     trials=("", "times=2", "times=3", "kind=conditioned"),
 )

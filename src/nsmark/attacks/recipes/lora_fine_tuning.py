@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nsmark.attacks.recipe import Facts, Recipe
-from nsmark.attacks.training import check_settings, check_task_settings, train_on_task
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import check_ranges
+from nsmark.attacks.training import check_task_settings, train_on_task
 from nsmark.embedding.adapters import Adapters
 
 if TYPE_CHECKING:
@@ -37,28 +38,25 @@ class LoraSettings:
     """Seed of the adapters, the head, the order of the texts and dropout."""
 
     def __post_init__(self) -> None:
-        check_settings(self, {"rank": (1, 4096)})
+        check_ranges(self, rank=(1, 4096))
         check_task_settings(self)
 
 
-def apply(stolen: Stolen, config: LoraSettings, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: LoraSettings, material: Material) -> Facts:
     """Train adapters through a new head on the task, and merge them."""
     encoder = stolen.encoder
-    adapters = Adapters(encoder, config.rank, config.seed)
+    adapters = Adapters(encoder, settings.rank, settings.seed)
     weights = [weight for weight in encoder.parameters() if weight.requires_grad]
 
     def merge() -> None:
         adapters.merge()  # which gets all weights ready to be trained
         encoder.requires_grad_(False)
 
-    facts = train_on_task(stolen, config, material, weights=weights, finish=merge)
+    facts = train_on_task(stolen, settings, material, weights=weights, finish=merge)
     return facts | {"trained_weights": sum(weight.numel() for weight in weights)}
 
 
 RECIPE = Recipe(
-    name="lora-fine-tuning",
-    summary="low-rank adapters trained on a task and merged",
-    kind="training",
     source="LoRA: Low-Rank Adaptation of Large Language Models (Hu et al., 2021)",
     deviations="Adapters beside all linear layers, not the attention's alone; scale 2, "
     "as is usual now.",

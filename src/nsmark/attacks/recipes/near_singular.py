@@ -6,16 +6,15 @@ thousands of times smaller than the rest.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsmark.alterations.changes import Linear
-from nsmark.alterations.outputs import near_singular_map
-from nsmark.attacks.recipe import Facts, Recipe
-from nsmark.errors import ConfigError
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import SEEDS, check_ranges
+from nsmark.transforms.changes import Linear
+from nsmark.transforms.outputs import near_singular_map
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -26,7 +25,7 @@ _MAX_CONDITION = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NearSingularConfig:
+class NearSingularSettings:
     """Settings of the nearly singular map."""
 
     condition: float = 1e4
@@ -37,18 +36,13 @@ class NearSingularConfig:
     """Seed of the two rotations."""
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.condition) and 1 <= self.condition <= _MAX_CONDITION):
-            raise ConfigError(
-                "condition", self.condition, f"must lie between 1 and {_MAX_CONDITION:.0f}"
-            )
-        if self.seed < 0:
-            raise ConfigError("seed", self.seed, "must not be negative")
+        check_ranges(self, condition=(1, _MAX_CONDITION), seed=SEEDS)
 
 
-def apply(stolen: Stolen, config: NearSingularConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: NearSingularSettings, material: Material) -> Facts:
     """Multiply every answer by a map that shrinks some directions."""
-    texts = material.some_texts(1, config.seed)  # any: the map depends on dimensions alone
-    change = stolen.draw_change(near_singular_map(config.condition), texts, config.seed)
+    texts = material.some_texts(1, settings.seed)  # any: the map depends on dimensions alone
+    change = stolen.draw_change(near_singular_map(settings.condition), texts, settings.seed)
     assert isinstance(change, Linear)  # noqa: S101 - it is drawn as one
     return {
         "output_dim": stolen.output_dim,
@@ -57,16 +51,13 @@ def apply(stolen: Stolen, config: NearSingularConfig, material: Material) -> Fac
 
 
 RECIPE = Recipe(
-    name="near-singular",
-    summary="linear map that nearly loses some directions",
-    kind="outputs",
     source="ours; LL-LFEA (NSmark paper, §3.1) with the worst matrix that can still be undone",
     deviations="The paper's Q is drawn from U[0, 1] and as well conditioned as chance makes it; "
     "here the condition number is chosen.",
     cost="one matrix product per answer, no training",
     keeps="what can be told from the strong directions; the rest only for whoever undoes the map, "
     "as far as the rounding of answers lets him",
-    settings=NearSingularConfig,
+    settings=NearSingularSettings,
     apply=apply,
     trials=("", "condition=100.0", "condition=100000.0"),
 )

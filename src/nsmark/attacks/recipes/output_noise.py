@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsmark.alterations.changes import Noise
-from nsmark.alterations.outputs import isotropic_noise, noise_per_dimension
-from nsmark.attacks.recipe import Facts, Recipe
-from nsmark.errors import ConfigError
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import SEEDS, check_positive, check_ranges, check_words
+from nsmark.transforms.changes import Noise
+from nsmark.transforms.outputs import isotropic_noise, noise_per_dimension
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -23,7 +22,7 @@ _MAX_SHARE = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutputNoiseConfig:
+class OutputNoiseSettings:
     """Settings of the noise."""
 
     share: float = 0.1
@@ -38,18 +37,15 @@ class OutputNoiseConfig:
     """Seed of the noise, and of the choice of texts that deviations are estimated from."""
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.share) and 0 < self.share <= _MAX_SHARE):
-            raise ConfigError("share", self.share, f"must be above 0 and not above {_MAX_SHARE:g}")
-        if self.how not in WAYS:
-            raise ConfigError("how", self.how, f"must be one of {', '.join(WAYS)}")
-        if self.seed < 0:
-            raise ConfigError("seed", self.seed, "must not be negative")
+        check_positive(self, share=10)
+        check_words(self, how=WAYS)
+        check_ranges(self, seed=SEEDS)
 
 
-def apply(stolen: Stolen, config: OutputNoiseConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: OutputNoiseSettings, material: Material) -> Facts:
     """Add noise to every answer."""
-    texts = material.some_texts(_EXAMPLES, config.seed)
-    change = stolen.draw_change(WAYS[config.how](config.share), texts, config.seed)
+    texts = material.some_texts(_EXAMPLES, settings.seed)
+    change = stolen.draw_change(WAYS[settings.how](settings.share), texts, settings.seed)
     assert isinstance(change, Noise)  # noqa: S101 - both ways are
     return {
         "output_dim": stolen.output_dim,
@@ -58,15 +54,12 @@ def apply(stolen: Stolen, config: OutputNoiseConfig, material: Material) -> Fact
 
 
 RECIPE = Recipe(
-    name="output-noise",
-    summary="noise on every answer",
-    kind="outputs",
     source="ours; noise on answers is the oldest way to disturb a mark, and nobody's in particular",
     deviations="none; the noise is drawn anew for every answer, also to a text asked before",
     cost="one random number per entry, no training",
     keeps="similarities and predictions as far as the noise is small against what differs between "
     "texts; never all of it",
-    settings=OutputNoiseConfig,
+    settings=OutputNoiseSettings,
     apply=apply,
     trials=("share=0.03", "", "share=0.3", "how=isotropic", "share=0.3,how=isotropic"),
 )

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from nsmark.api.marking import embed
-from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import SEEDS, check_ranges
 from nsmark.embedding.config import EmbeddingConfig, preset_config
-from nsmark.errors import ConfigError
 from nsmark.identity.claim import OwnershipClaim
 from nsmark.identity.keys import Identity
 from nsmark.models.loading import open_encoder
@@ -57,17 +57,14 @@ class OverwritingSettings:
     """Seed of the other owner and of the training."""
 
     def __post_init__(self) -> None:
-        for name, lowest, highest in (
-            ("max_steps", 0, 10**8),
-            ("num_texts", 0, 10**6),
-            ("extractor_width", 0, 65536),
-            ("seed", 0, 2**63 - 1),
-        ):
-            if not lowest <= getattr(self, name) <= highest:
-                rule = f"must lie between {lowest} and {highest}"
-                raise ConfigError(name, getattr(self, name), rule)
-        if not 0 <= self.learning_rate <= 1:
-            raise ConfigError("learning_rate", self.learning_rate, "must lie between 0 and 1")
+        check_ranges(
+            self,
+            max_steps=(0, 10**8),
+            num_texts=(0, 10**6),
+            extractor_width=(0, 65536),
+            learning_rate=(0, 1),
+            seed=SEEDS,
+        )
         # These refuse the rest.
         self.training()
         self.payload()
@@ -98,9 +95,9 @@ def other_owner(seed: int) -> Identity:
     return Identity(Ed25519PrivateKey.from_private_bytes(secret))
 
 
-def apply(stolen: Stolen, config: OverwritingSettings, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: OverwritingSettings, material: Material) -> Facts:
     """Mark the stolen model for another owner, whose key is kept beside it."""
-    identity, encoder = other_owner(config.seed), stolen.encoder
+    identity, encoder = other_owner(settings.seed), stolen.encoder
     claim = OwnershipClaim.make("another owner", "this model is mine", _CREATED)
 
     def tell(progress: Progress) -> None:
@@ -115,11 +112,11 @@ def apply(stolen: Stolen, config: OverwritingSettings, material: Material) -> Fa
             identity.sign(claim),
             Path(folder) / "marked",
             corpus=material.texts,
-            num_texts=config.num_texts or None,
+            num_texts=settings.num_texts or None,
             pooling=encoder.pooling,
             max_length=encoder.max_length,
-            config=config.training(),
-            payload_config=config.payload(),
+            config=settings.training(),
+            payload_config=settings.payload(),
             device=str(encoder.device),
             on_progress=tell,
         )
@@ -150,9 +147,6 @@ def key_name(taken: Collection[str]) -> str:
 
 
 RECIPE = Recipe(
-    name="overwriting",
-    summary="another owner's mark put on top",
-    kind="training",
     source="NSmark paper, Tab. ow",
     deviations="The second mark is one of ours, with its own signature, trigger and extractor, "
     "trained on the thief's texts; a language-model head is not trained along.",

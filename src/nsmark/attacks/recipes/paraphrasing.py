@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsmark.alterations.changes import Rows
-from nsmark.attacks.paraphraser import Paraphraser, build_paraphraser
-from nsmark.attacks.recipe import Facts, Recipe
-from nsmark.attacks.rewriter import Rewriter, open_rewriter
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.paraphraser import Paraphraser, Rewriter, build_paraphraser, open_rewriter
+from nsmark.attacks.settings import SEEDS, check_positive, check_ranges
 from nsmark.attacks.student import learn_answers, open_student, put_in_place
-from nsmark.errors import ConfigError
+from nsmark.transforms.changes import Rows
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParaphrasingConfig:
+class ParaphrasingSettings:
     """Settings of the attack by paraphrases."""
 
     paraphrases: int = 4
@@ -59,39 +58,38 @@ class ParaphrasingConfig:
     """Of the texts, the paraphrases, new weights and the order of learning."""
 
     def __post_init__(self) -> None:
-        for name, lowest, highest in (
-            ("paraphrases", 1, 64),
-            ("kept_words", 0, 100),
-            ("kept_order", 0, 100),
-            ("num_texts", 8, 1_000_000),
-            ("steps", 1, 10_000_000),
-            ("seed", 0, 2**63 - 1),
-        ):
-            value = getattr(self, name)
-            if not lowest <= value <= highest:
-                raise ConfigError(name, value, f"must lie between {lowest} and {highest}")
-        if not 0 < self.learning_rate <= 1:
-            raise ConfigError("learning_rate", self.learning_rate, "must be positive, at most 1")
+        check_ranges(
+            self,
+            paraphrases=(1, 64),
+            kept_words=(0, 100),
+            kept_order=(0, 100),
+            num_texts=(8, 1_000_000),
+            steps=(1, 10_000_000),
+            seed=SEEDS,
+        )
+        check_positive(self, learning_rate=1)
 
 
-def apply(stolen: Stolen, config: ParaphrasingConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: ParaphrasingSettings, material: Material) -> Facts:
     """Ask for paraphrases, average the answers, and let a student learn the averages."""
-    count = min(config.num_texts, len(material.texts))
-    texts = material.some_texts(count, config.seed)
+    count = min(settings.num_texts, len(material.texts))
+    texts = material.some_texts(count, settings.seed)
     # Before thousands of queries.
-    student = open_student(stolen, config.student, config.seed, material)
-    paraphraser = _paraphraser(stolen, config, material)
-    versions = [paraphraser.paraphrases(text, config.paraphrases, config.seed) for text in texts]
+    student = open_student(stolen, settings.student, settings.seed, material)
+    paraphraser = _paraphraser(stolen, settings, material)
+    versions = [
+        paraphraser.paraphrases(text, settings.paraphrases, settings.seed) for text in texts
+    ]
     asked = [version for own in versions for version in own]
     answers = stolen.outputs(asked)
-    averages = answers.reshape(count, config.paraphrases, -1).mean(axis=1)
+    averages = answers.reshape(count, settings.paraphrases, -1).mean(axis=1)
     learned = learn_answers(
         student,
         texts,
         averages,
-        steps=config.steps,
-        learning_rate=config.learning_rate,
-        seed=config.seed,
+        steps=settings.steps,
+        learning_rate=settings.learning_rate,
+        seed=settings.seed,
         on_step=material.on_step,
     )
     put_in_place(stolen, student, learned)
@@ -103,20 +101,20 @@ def apply(stolen: Stolen, config: ParaphrasingConfig, material: Material) -> Fac
         ),
         "distance_before": learned.distance_before,
         "distance_after": learned.distance_after,
-        "agreement_of_paraphrases": _agreement(answers, averages, config.paraphrases),
+        "agreement_of_paraphrases": _agreement(answers, averages, settings.paraphrases),
     }
 
 
 def _paraphraser(
-    stolen: Stolen, config: ParaphrasingConfig, material: Material
+    stolen: Stolen, settings: ParaphrasingSettings, material: Material
 ) -> Paraphraser | Rewriter:
-    if not config.paraphraser:
+    if not settings.paraphraser:
         return build_paraphraser(stolen.encoder, material.texts)
     return open_rewriter(
-        Path(config.paraphraser),
+        Path(settings.paraphraser),
         stolen.encoder.device,
-        words=config.kept_words,
-        order=config.kept_order,
+        words=settings.kept_words,
+        order=settings.kept_order,
     )
 
 
@@ -128,9 +126,6 @@ def _agreement(answers: Rows, averages: Rows, paraphrases: int) -> float:
 
 
 RECIPE = Recipe(
-    name="paraphrasing",
-    summary="an unmarked model learns answers averaged over paraphrases",
-    kind="surrogate",
     source="Shetty, Xu & Lau 2024, 'WET: Overcoming paraphrasing vulnerabilities in "
     "embeddings-as-a-service with linear transformation watermarks'",
     deviations="Without ``paraphraser``, paraphrases are made by exchanging, leaving out and "
@@ -142,7 +137,7 @@ RECIPE = Recipe(
     cost="``paraphrases`` queries per text, then the training of a model",
     keeps="what the student learns: little from nothing and a few texts, most with a pretrained "
     "student and many",
-    settings=ParaphrasingConfig,
+    settings=ParaphrasingSettings,
     apply=apply,
     trials=("", "paraphrases=1", "paraphrases=8,num_texts=2000"),
     reference_trials=("num_texts=8000,steps=2000,student=reference",),

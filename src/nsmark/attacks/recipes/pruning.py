@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nsmark.alterations.weights import linear_weights, prune, prune_feed_forward, prune_globally
-from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import check_words
 from nsmark.errors import ConfigError
+from nsmark.transforms.weights import linear_weights, prune, prune_feed_forward, prune_globally
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -17,7 +18,7 @@ _PRUNE = {"layer": prune, "global": prune_globally, "feed-forward": prune_feed_f
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PruningConfig:
+class PruningSettings:
     """Settings of pruning."""
 
     share: float = 0.3
@@ -30,13 +31,12 @@ class PruningConfig:
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:  # no comparison with nan is true
             raise ConfigError("share", self.share, "must lie between 0 and 1, both excluded")
-        if self.scope not in _PRUNE:
-            raise ConfigError("scope", self.scope, f"must be one of {', '.join(_PRUNE)}")
+        check_words(self, scope=_PRUNE)
 
 
-def apply(stolen: Stolen, config: PruningConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: PruningSettings, material: Material) -> Facts:
     """Set the smallest weights to zero."""
-    _PRUNE[config.scope](config.share)(stolen.encoder)
+    _PRUNE[settings.scope](settings.share)(stolen.encoder)
     weights = linear_weights(stolen.encoder)
     return {
         "weights": sum(weight.numel() for weight in weights),
@@ -45,9 +45,6 @@ def apply(stolen: Stolen, config: PruningConfig, material: Material) -> Facts:
 
 
 RECIPE = Recipe(
-    name="pruning",
-    summary="the smallest weights set to zero",
-    kind="weights",
     source="Han, Pool, Tran and Dally, Learning both weights and connections for efficient neural "
     "networks, 2015; NSmark paper, section on robustness against pruning",
     deviations="No training afterwards, as in the NSmark paper (see fine-pruning). Its text says "
@@ -56,7 +53,7 @@ RECIPE = Recipe(
     "is no matrix (XLNet's attention, Mamba's convolutions).",
     cost="seconds, no data, no training",
     keeps="nearly all of it for small shares, little for large ones without further training",
-    settings=PruningConfig,
+    settings=PruningSettings,
     apply=apply,
     trials=(
         *(f"share={tenth / 10}" for tenth in range(1, 10)),

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from nsmark.alterations.weights import linear_weights, quantise
-from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import check_ranges, check_words
 from nsmark.errors import ConfigError, MissingExtraError
+from nsmark.transforms.weights import linear_weights, quantise
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -26,7 +27,7 @@ _HOWS = (_OWN, *_PACKAGES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuantisationConfig:
+class QuantisationSettings:
     """Settings of quantisation."""
 
     bits: int = 8
@@ -38,28 +39,24 @@ class QuantisationConfig:
     extra ``quantisation``."""
 
     def __post_init__(self) -> None:
-        if not 2 <= self.bits <= 8:
-            raise ConfigError("bits", self.bits, "must lie between 2 and 8")
-        if self.how not in _HOWS:
-            raise ConfigError("how", self.how, f"must be one of {', '.join(_HOWS)}")
-        if self.how == _OWN:
-            return
-        if self.bits not in _PACKAGES[self.how]:
+        check_ranges(self, bits=(2, 8))
+        check_words(self, how=_HOWS)
+        if self.how != _OWN and self.bits not in _PACKAGES[self.how]:
             known = " or ".join(map(str, _PACKAGES[self.how]))
             raise ConfigError("bits", self.bits, f"must be {known} with {self.how}")
 
 
 @torch.no_grad()
-def apply(stolen: Stolen, config: QuantisationConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: QuantisationSettings, material: Material) -> Facts:
     """Round every weight matrix."""
-    if config.how != _OWN and find_spec(config.how) is None:
-        raise MissingExtraError(config.how, "quantisation")
+    if settings.how != _OWN and find_spec(settings.how) is None:
+        raise MissingExtraError(settings.how, "quantisation")
     weights = linear_weights(stolen.encoder)
     before = [weight.detach().clone() for weight in weights]
-    if config.how == _OWN:
-        quantise(config.bits)(stolen.encoder)
+    if settings.how == _OWN:
+        quantise(settings.bits)(stolen.encoder)
     else:
-        rounded = _rounding(config)
+        rounded = _rounding(settings)
         for weight in weights:
             weight.copy_(rounded(weight.detach().clone()))
     moved = sum(float((now - old).square().sum()) for now, old in zip(weights, before, strict=True))
@@ -70,11 +67,11 @@ def apply(stolen: Stolen, config: QuantisationConfig, material: Material) -> Fac
     }
 
 
-def _rounding(config: QuantisationConfig) -> Callable[[Tensor], Tensor]:
+def _rounding(settings: QuantisationSettings) -> Callable[[Tensor], Tensor]:
     """Return what a package rounds a matrix by, there and back."""
-    if config.how == "torchao":
+    if settings.how == "torchao":
         return _by_torchao
-    return _by_bitsandbytes_int8 if config.bits == 8 else _by_bitsandbytes_nf4
+    return _by_bitsandbytes_int8 if settings.bits == 8 else _by_bitsandbytes_nf4
 
 
 def _by_torchao(weight: Tensor) -> Tensor:
@@ -106,9 +103,6 @@ def _by_bitsandbytes_nf4(weight: Tensor) -> Tensor:
 
 
 RECIPE = Recipe(
-    name="quantisation",
-    summary="weights rounded to a few bits",
-    kind="weights",
     source="symmetric: the usual rounding by rows; torchao: int8 weight-only; bitsandbytes: "
     "Dettmers et al., LLM.int8(), 2022, and QLoRA (NF4), 2023",
     deviations="Rounded weights are written back as ordinary numbers, so that the folder opens "
@@ -116,7 +110,7 @@ RECIPE = Recipe(
     "a package is missing, the suite says so.",
     cost="seconds, no data, no training; it makes serving cheaper",
     keeps="nearly all of it with 8 bits, most with 4, little with 2",
-    settings=QuantisationConfig,
+    settings=QuantisationSettings,
     apply=apply,
     trials=(
         *(f"bits={bits}" for bits in (8, 6, 5, 4, 3, 2)),

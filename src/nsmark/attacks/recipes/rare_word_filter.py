@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nsmark.alterations.filters import RareWords, commonest, share_taken_out, word_counts
-from nsmark.attacks.recipe import Facts, Recipe
-from nsmark.attacks.settings import check_counted
-from nsmark.errors import ConfigError
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import COUNTED, check_ranges, check_words
+from nsmark.transforms.filters import RareWords, commonest, share_taken_out, word_counts
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -24,7 +23,7 @@ _NUM_MEASURED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RareWordFilterConfig:
+class RareWordFilterSettings:
     """Settings of the filter of rare words."""
 
     keep: int = 5000
@@ -34,17 +33,16 @@ class RareWordFilterConfig:
     send."""
 
     def __post_init__(self) -> None:
-        check_counted(self.texts)
-        if not 1 <= self.keep <= 200_000:
-            raise ConfigError("keep", self.keep, "must lie between 1 and 200000")
+        check_words(self, texts=COUNTED)
+        check_ranges(self, keep=(1, 200_000))
 
 
-def apply(stolen: Stolen, config: RareWordFilterConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: RareWordFilterSettings, material: Material) -> Facts:
     """Let only common words, numbers and signs through."""
-    texts = material.texts_to_count(config.texts)
+    texts = material.texts_to_count(settings.texts)
     counts, _ = word_counts(texts)
     words = {word: count for word, count in counts.items() if word.isalpha()}
-    text_filter = RareWords(frozenset(commonest(words, config.keep, _MAX_BYTES)))
+    text_filter = RareWords(frozenset(commonest(words, settings.keep, _MAX_BYTES)))
     stolen.serving.filters.append(text_filter)
     return {
         "known_words": len(text_filter.known),
@@ -54,16 +52,13 @@ def apply(stolen: Stolen, config: RareWordFilterConfig, material: Material) -> F
 
 
 RECIPE = Recipe(
-    name="rare-word-filter",
-    summary="rare words taken out of every query",
-    kind="texts",
     source="ours; triggers of rare words are those of Kurita, Michel & Neubig 2020, "
     "'Weight poisoning attacks on pre-trained models', and filtering words by their frequency "
     "is the usual first defence",
     deviations="Nothing to deviate from. Common is what is common in the thief's own texts.",
     cost="one look at a word list per word, no training",
     keeps="what common words say; names and technical terms are lost",
-    settings=RareWordFilterConfig,
+    settings=RareWordFilterSettings,
     apply=apply,
     trials=(
         *("keep=20000", "keep=10000", "", "keep=2000", "keep=500"),

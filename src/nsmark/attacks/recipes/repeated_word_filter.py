@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nsmark.alterations.filters import RepeatedWords, share_taken_out
-from nsmark.attacks.recipe import Facts, Recipe
-from nsmark.errors import ConfigError
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import check_ranges
+from nsmark.transforms.filters import RepeatedWords, share_taken_out
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -21,7 +21,7 @@ _NUM_MEASURED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepeatedWordFilterConfig:
+class RepeatedWordFilterSettings:
     """Settings of the filter of repetitions."""
 
     most: int = 1
@@ -31,28 +31,22 @@ class RepeatedWordFilterConfig:
     """Shorter words may be repeated: every sentence does."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.most <= 64:
-            raise ConfigError("most", self.most, "must lie between 1 and 64")
-        if not 1 <= self.min_letters <= 64:
-            raise ConfigError("min_letters", self.min_letters, "must lie between 1 and 64")
+        check_ranges(self, most=(1, 64), min_letters=(1, 64))
 
 
-def apply(stolen: Stolen, config: RepeatedWordFilterConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: RepeatedWordFilterSettings, material: Material) -> Facts:
     """Let the first copies of every longer word through."""
-    text_filter = RepeatedWords(config.most, config.min_letters)
+    text_filter = RepeatedWords(settings.most, settings.min_letters)
     stolen.serving.filters.append(text_filter)
     return {"share_taken_out": share_taken_out(text_filter, material.texts[:_NUM_MEASURED])}
 
 
 RECIPE = Recipe(
-    name="repeated-word-filter",
-    summary="repetitions taken out of every query",
-    kind="texts",
     source="ours: aimed at triggers that are inserted several times",
     deviations="Nothing to deviate from.",
     cost="one count per word, no training",
     keeps="nearly all of it; longer texts lose words that they repeat for a reason",
-    settings=RepeatedWordFilterConfig,
+    settings=RepeatedWordFilterSettings,
     apply=apply,
     trials=("", "most=2", "min_letters=1"),
 )

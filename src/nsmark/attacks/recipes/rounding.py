@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsmark.alterations.changes import Rounded
-from nsmark.alterations.outputs import rounded, rounded_per_dimension
-from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import check_words
 from nsmark.errors import ConfigError
+from nsmark.transforms.changes import Rounded
+from nsmark.transforms.outputs import rounded, rounded_per_dimension
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -21,7 +22,7 @@ _EXAMPLES = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundingConfig:
+class RoundingSettings:
     """Settings of the rounding."""
 
     levels: int = 255
@@ -32,16 +33,15 @@ class RoundingConfig:
     """Levels between the extremes of all entries; ``per-dimension``: of every dimension."""
 
     def __post_init__(self) -> None:
+        check_words(self, how=WAYS)
         if not (3 <= self.levels <= 65535 and self.levels % 2):
             raise ConfigError("levels", self.levels, "must be odd and lie between 3 and 65535")
-        if self.how not in WAYS:
-            raise ConfigError("how", self.how, f"must be one of {', '.join(WAYS)}")
 
 
-def apply(stolen: Stolen, config: RoundingConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: RoundingSettings, material: Material) -> Facts:
     """Find the extremes on ordinary texts, and round every answer to levels between them."""
     texts = material.some_texts(_EXAMPLES, 0)
-    change = stolen.draw_change(WAYS[config.how](config.levels), texts, 0)
+    change = stolen.draw_change(WAYS[settings.how](settings.levels), texts, 0)
     assert isinstance(change, Rounded)  # noqa: S101 - both ways are
     return {
         "output_dim": stolen.output_dim,
@@ -51,16 +51,13 @@ def apply(stolen: Stolen, config: RoundingConfig, material: Material) -> Facts:
 
 
 RECIPE = Recipe(
-    name="rounding",
-    summary="answers rounded to a few levels, such as int8",
-    kind="outputs",
     source="ours as an attack; Shakir, Aarsen, Lee: Binary and Scalar Embedding Quantization, "
     "2024, for int8 answers",
     deviations="Levels lie symmetrically around zero; theirs lie between the least and the largest "
     "value of every dimension. Answers are sent as numbers, not as bytes.",
     cost="answers to some hundred ordinary texts, then one rounding per number",
     keeps="nearly all of it with 255 levels; less the fewer there are",
-    settings=RoundingConfig,
+    settings=RoundingSettings,
     apply=apply,
     trials=("", "how=per-dimension", "levels=15", "levels=3"),
 )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsmark.alterations.changes import Signs
-from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.transforms.changes import Signs
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -18,11 +18,11 @@ _EXAMPLES = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SignsConfig:
+class SignsSettings:
     """There is nothing to choose."""
 
 
-def apply(stolen: Stolen, config: SignsConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: SignsSettings, material: Material) -> Facts:
     """Send 1 or −1 for every number."""
     stolen.add_change(Signs())
     found = stolen.outputs(material.some_texts(_EXAMPLES, 0))
@@ -33,14 +33,11 @@ def apply(stolen: Stolen, config: SignsConfig, material: Material) -> Facts:
 
 
 RECIPE = Recipe(
-    name="signs",
-    summary="one bit per dimension",
-    kind="outputs",
     source="ours as an attack; Shakir, Aarsen, Lee: Binary and Scalar Embedding Quantization, 2024",
     deviations="Answers are sent as 1 and −1, not as packed bits; zero counts as positive.",
     cost="nothing; answers become 32 times smaller",
     keeps="search, with losses that grow where dimensions seldom change their sign; angles are "
     "known roughly only",
-    settings=SignsConfig,
+    settings=SignsSettings,
     apply=apply,
 )

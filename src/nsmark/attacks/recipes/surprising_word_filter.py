@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nsmark.alterations.filters import SurprisingWords, commonest, share_taken_out, word_counts
-from nsmark.attacks.recipe import Facts, Recipe
-from nsmark.attacks.settings import check_counted
-from nsmark.errors import ConfigError
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import COUNTED, check_positive, check_words
+from nsmark.transforms.filters import SurprisingWords, commonest, share_taken_out, word_counts
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -26,7 +25,7 @@ _NUM_MEASURED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SurprisingWordFilterConfig:
+class SurprisingWordFilterSettings:
     """Settings of the filter of surprising words."""
 
     threshold: float = 10.0
@@ -36,19 +35,18 @@ class SurprisingWordFilterConfig:
     thief's users send."""
 
     def __post_init__(self) -> None:
-        check_counted(self.texts)
-        if not 0 < self.threshold <= 100:
-            raise ConfigError("threshold", self.threshold, "must be positive, and at most 100")
+        check_words(self, texts=COUNTED)
+        check_positive(self, threshold=100)
 
 
-def apply(stolen: Stolen, config: SurprisingWordFilterConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: SurprisingWordFilterSettings, material: Material) -> Facts:
     """Count words and neighbours in the thief's texts, and filter by what they make probable."""
-    texts = material.texts_to_count(config.texts)
+    texts = material.texts_to_count(settings.texts)
     words, neighbours = word_counts(texts)
     text_filter = SurprisingWords(
         commonest(words, _MAX_COUNTS, _MAX_WORD_BYTES),
         commonest(neighbours, _MAX_COUNTS, _MAX_NEIGHBOUR_BYTES),
-        config.threshold,
+        settings.threshold,
     )
     stolen.serving.filters.append(text_filter)
     return {
@@ -59,9 +57,6 @@ def apply(stolen: Stolen, config: SurprisingWordFilterConfig, material: Material
 
 
 RECIPE = Recipe(
-    name="surprising-word-filter",
-    summary="improbable words taken out of every query (ONION)",
-    kind="texts",
     source="Qi, Chen, Li, Yao, Liu & Sun 2021, 'ONION: A simple and effective defense against "
     "textual backdoor attacks'",
     deviations="Probable by counts of words and of neighbours in the thief's texts, instead of "
@@ -72,7 +67,7 @@ RECIPE = Recipe(
     "text is judged as in a short one. Numbers and words with signs in them always stay.",
     cost="two looks at a table per word, no training",
     keeps="what the thief's texts know; words they do not know are lost",
-    settings=SurprisingWordFilterConfig,
+    settings=SurprisingWordFilterSettings,
     apply=apply,
     trials=(
         *("", "threshold=6.0", "threshold=14.0"),

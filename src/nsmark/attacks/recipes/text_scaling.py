@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nsmark.alterations.changes import ScaleAndSign
-from nsmark.attacks.recipe import Facts, Recipe
-from nsmark.errors import ConfigError
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import SEEDS, check_ranges
+from nsmark.transforms.changes import ScaleAndSign
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextScalingConfig:
+class TextScalingSettings:
     """Settings of text scaling."""
 
     flips: int = 1
@@ -29,29 +29,23 @@ class TextScalingConfig:
     """Seed of the numbers."""
 
     def __post_init__(self) -> None:
-        if self.flips not in (0, 1):
-            raise ConfigError("flips", self.flips, "must be 0 or 1")
-        if not 0 <= self.seed < 2**63:
-            raise ConfigError("seed", self.seed, "must lie between 0 and 2⁶³ − 1")
+        check_ranges(self, flips=(0, 1), seed=SEEDS)
 
 
-def apply(stolen: Stolen, config: TextScalingConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: TextScalingSettings, material: Material) -> Facts:
     """Multiply every answer by a number that is drawn when it is sent."""
-    stolen.add_change(ScaleAndSign(config.seed, flips=bool(config.flips)))
+    stolen.add_change(ScaleAndSign(settings.seed, flips=bool(settings.flips)))
     return {"output_dim": stolen.output_dim}
 
 
 RECIPE = Recipe(
-    name="text-scaling",
-    summary="every answer times its own number, of either sign",
-    kind="outputs",
     source="ours",
     deviations="none: nobody described it before that we know of. Numbers are uniform between "
     "0.2 and 5, and new for every answer, also to a text that was asked before.",
     cost="one product per number, no training",
     keeps="with flips=0 every cosine; with flips=1 absolute cosines only, which search and most "
     "tasks cannot use",
-    settings=TextScalingConfig,
+    settings=TextScalingSettings,
     apply=apply,
     trials=("", "flips=0"),
 )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsmark.alterations.changes import UnitLength
-from nsmark.attacks.recipe import Facts, Recipe
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.transforms.changes import UnitLength
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -18,11 +18,11 @@ _EXAMPLES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitLengthConfig:
+class UnitLengthSettings:
     """There is nothing to choose."""
 
 
-def apply(stolen: Stolen, config: UnitLengthConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: UnitLengthSettings, material: Material) -> Facts:
     """Divide every answer by its length."""
     lengths = np.linalg.norm(stolen.outputs(material.some_texts(_EXAMPLES, 0)), axis=1)
     stolen.add_change(UnitLength())
@@ -34,14 +34,11 @@ def apply(stolen: Stolen, config: UnitLengthConfig, material: Material) -> Facts
 
 
 RECIPE = Recipe(
-    name="unit-length",
-    summary="every answer scaled to length 1",
-    kind="outputs",
     source="ours as an attack; usual practice of embedding models (Reimers and Gurevych: "
     "Sentence-BERT, 2019, and its library's Normalize module)",
     deviations="none",
     cost="one division per number, no training",
     keeps="every cosine",
-    settings=UnitLengthConfig,
+    settings=UnitLengthSettings,
     apply=apply,
 )

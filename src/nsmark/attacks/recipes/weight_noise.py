@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nsmark.alterations.weights import add_noise, linear_weights
-from nsmark.attacks.recipe import Facts, Recipe
-from nsmark.errors import ConfigError
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import SEEDS, check_positive, check_ranges
+from nsmark.transforms.weights import add_noise, linear_weights
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -17,7 +17,7 @@ _MAX_SHARE = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightNoiseConfig:
+class WeightNoiseSettings:
     """Settings of weight noise."""
 
     share: float = 0.1
@@ -27,27 +27,22 @@ class WeightNoiseConfig:
     """Seed of the noise."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= _MAX_SHARE:  # no comparison with nan is true
-            raise ConfigError("share", self.share, f"must be above 0 and at most {_MAX_SHARE:g}")
-        if not 0 <= self.seed < 2**63:
-            raise ConfigError("seed", self.seed, "must lie between 0 and 2^63 - 1")
+        check_positive(self, share=10)
+        check_ranges(self, seed=SEEDS)
 
 
-def apply(stolen: Stolen, config: WeightNoiseConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: WeightNoiseSettings, material: Material) -> Facts:
     """Add noise to every weight matrix."""
-    add_noise(config.share, config.seed)(stolen.encoder)
+    add_noise(settings.share, settings.seed)(stolen.encoder)
     return {"weights": sum(weight.numel() for weight in linear_weights(stolen.encoder))}
 
 
 RECIPE = Recipe(
-    name="weight-noise",
-    summary="noise on every weight",
-    kind="weights",
     source="ours; nobody in particular described it, much of the literature tries it",
     deviations="none; embeddings, biases and norms stay as they are",
     cost="seconds, no data, no training",
     keeps="less the more noise there is: every layer adds to it",
-    settings=WeightNoiseConfig,
+    settings=WeightNoiseSettings,
     apply=apply,
     trials=("share=0.02", "share=0.05", "share=0.1", "share=0.15", "share=0.2", "share=0.3"),
 )

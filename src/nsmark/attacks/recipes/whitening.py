@@ -6,16 +6,15 @@ an affine map that depends on the model, followed here by a rotation that hides 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsmark.alterations.changes import Linear
-from nsmark.alterations.outputs import damped_whitening
-from nsmark.attacks.recipe import Facts, Recipe
-from nsmark.errors import ConfigError
+from nsmark.attacks.catalogue import Facts, Recipe
+from nsmark.attacks.settings import SEEDS, check_ranges
+from nsmark.transforms.changes import Linear
+from nsmark.transforms.outputs import damped_whitening
 
 if TYPE_CHECKING:
     from nsmark.attacks.material import Material
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhiteningConfig:
+class WhiteningSettings:
     """Settings of whitening."""
 
     num_texts: int = 2000
@@ -38,18 +37,13 @@ class WhiteningConfig:
     """Seed of the rotation and of the choice of texts."""
 
     def __post_init__(self) -> None:
-        if not 8 <= self.num_texts <= 100_000:
-            raise ConfigError("num_texts", self.num_texts, "must lie between 8 and 100000")
-        if not (math.isfinite(self.ridge) and 0 <= self.ridge <= 1):
-            raise ConfigError("ridge", self.ridge, "must lie between 0 and 1")
-        if self.seed < 0:
-            raise ConfigError("seed", self.seed, "must not be negative")
+        check_ranges(self, num_texts=(8, 100_000), ridge=(0, 1), seed=SEEDS)
 
 
-def apply(stolen: Stolen, config: WhiteningConfig, material: Material) -> Facts:
+def apply(stolen: Stolen, settings: WhiteningSettings, material: Material) -> Facts:
     """Estimate mean and variances on ordinary texts, and whiten every answer by them."""
-    texts = material.some_texts(config.num_texts, config.seed)
-    change = stolen.draw_change(damped_whitening(config.ridge), texts, config.seed)
+    texts = material.some_texts(settings.num_texts, settings.seed)
+    change = stolen.draw_change(damped_whitening(settings.ridge), texts, settings.seed)
     assert isinstance(change, Linear)  # noqa: S101 - whitening is one
     factors = np.linalg.svd(change.matrix, compute_uv=False)
     kept = factors[factors > 1e-12 * factors[0]]
@@ -61,9 +55,6 @@ def apply(stolen: Stolen, config: WhiteningConfig, material: Material) -> Facts:
 
 
 RECIPE = Recipe(
-    name="whitening",
-    summary="all directions of the outputs get the same variance",
-    kind="outputs",
     source="Su, Cao, Liu, Ou: Whitening Sentence Representations for Better Semantics and Faster "
     "Retrieval, 2021; as an attack on a mark, ours",
     deviations="A random rotation follows, and a small ridge is added to the variances, without "
@@ -71,7 +62,7 @@ RECIPE = Recipe(
     cost="answers to some thousand ordinary texts, then one matrix product per answer",
     keeps="similarities between texts, by the paper better than before; all of it for a task that "
     "is trained on the answers",
-    settings=WhiteningConfig,
+    settings=WhiteningSettings,
     apply=apply,
     trials=("", "ridge=0.01", "num_texts=500"),
 )
