@@ -29,6 +29,7 @@ from urllib.parse import urlsplit
 
 # Benchmarks are scripts, not a package; the server and the owners are those of the tests.
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from authority_server import RunningAuthority, file_key, running_authority
 from authority_world import KeyOwner, small_key

@@ -198,4 +198,4 @@ def test_without_torch_a_model_folder_asks_for_the_extra(tiny_marked):
     assert done.stdout == ""
     error, hint = done.stderr.splitlines()
     assert error.startswith("error: ")
-    assert "nsmark[torch]" in hint
+    assert "'.[torch]'" in hint

@@ -118,16 +118,16 @@ class EmbeddingError(NsmarkError):
     """Training did not reach its targets; nothing was written."""
 
 
-def extra_hint(extra: str) -> str:
-    """Return how to install an extra: from nsmark's own folder, no index need have the package."""
-    return f"in the folder of nsmark: pip install -c constraints.txt '.[{extra}]'"
-
-
 class MissingExtraError(NsmarkError):
     """An optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(
             f"this needs the package {package!r}, which is not installed",
-            extra_hint(extra),
+            self.hint_for(extra),
         )
+
+    @staticmethod
+    def hint_for(extra: str) -> str:
+        """Return how to install an extra: from nsmark's folder: no index need have it."""
+        return f"in the folder of nsmark: pip install -c constraints.txt '.[{extra}]'"

@@ -95,7 +95,7 @@ def test_without_peft_the_extra_is_named(tiny_st, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(MissingExtraError, match="peft") as caught:
         run(tiny_st, tmp_path / "out", "lora-fine-tuning")
-    assert "nsmark[lora]" in caught.value.hint
+    assert "'.[lora]'" in caught.value.hint
     assert list(tmp_path.iterdir()) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,7 +48,6 @@ def test_embed_prints_one_document_and_its_progress_elsewhere(embedded):
     assert found["reference"]["triggered"]["extraction_rate"] < 0.2
     assert found["claim"]["claim"]["owner"] == "Zoë"
     assert "training …" in embedded.stderr
-    assert "s left" in embedded.stderr
 
 
 def test_embed_writes_what_it_says(embedded):
@@ -149,6 +149,7 @@ def test_an_interrupted_training_leaves_nothing_behind(embedded, tiny_st, tmp_pa
     words += ["--owner", "o", "--message", "m", "--out", str(tmp_path / "out"), "--json"]
     # A step size at which the training would go on for ever.
     words += ["--model-learning-rate", "1e-9", "--max-steps", "100000000"]
+    words += ["--checkpoint-every", "100000000"]
     with running(
         [sys.executable, "-m", "nsmark", *words],
         stdout=subprocess.PIPE,
@@ -157,9 +158,7 @@ def test_an_interrupted_training_leaves_nothing_behind(embedded, tiny_st, tmp_pa
         encoding="utf-8",
     ) as process:
         assert process.stderr is not None
-        for line in process.stderr:  # the first line of progress: the training has begun
-            if line.startswith("1/"):
-                break
+        assert any(re.match(r"training  \d+ of", line) for line in process.stderr)
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate()
     assert process.returncode == 130

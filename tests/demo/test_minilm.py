@@ -64,4 +64,4 @@ def test_without_the_package_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     with pytest.raises(MissingExtraError) as caught:
         find_minilm()
-    assert "nsmark[demo]" in caught.value.hint
+    assert "'.[demo]'" in caught.value.hint

@@ -166,7 +166,7 @@ def test_without_peft_the_extra_is_named(open_model, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(MissingExtraError, match="peft") as caught:
         Adapters(open_model("st"), 4, 0)
-    assert "nsmark[lora]" in caught.value.hint
+    assert "'.[lora]'" in caught.value.hint
 
 
 def test_adapters_of_a_divided_model_are_refused(open_model):

@@ -232,7 +232,7 @@ def test_missing_package_is_named_with_its_extra(exported, monkeypatch, package)
     with pytest.raises(MissingExtraError, match=package) as caught:
         open_suspect(exported)
 
-    assert "nsmark[onnx]" in caught.value.hint
+    assert "'.[onnx]'" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -420,7 +420,7 @@ def test_a_missing_package_is_named(monkeypatch, authority, token):
     monkeypatch.setitem(sys.modules, "rfc3161_client", None)
     with pytest.raises(MissingExtraError, match="rfc3161_client") as caught:
         check_token(token, DIGEST, [authority.root])
-    assert "nsmark[authority]" in caught.value.hint
+    assert "'.[authority]'" in caught.value.hint
 
     monkeypatch.setitem(sys.modules, "asn1crypto.tsp", None)
     with pytest.raises(MissingExtraError, match="asn1crypto"):

@@ -35,7 +35,7 @@ class Utility:
     @property
     def points_lost(self) -> float:
         """Percentage points of accuracy that the attack costs."""
-        return 100 * (self.accuracy_before - self.accuracy)
+        return round(100 * (self.accuracy_before - self.accuracy), 6)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the values by name."""

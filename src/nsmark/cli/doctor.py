@@ -13,7 +13,7 @@ import click
 
 from nsmark import __version__
 from nsmark.cli.output import echo_json, json_option
-from nsmark.errors import extra_hint
+from nsmark.errors import MissingExtraError
 
 _EXTRAS = {
     "base": (
@@ -24,7 +24,6 @@ _EXTRAS = {
         "cryptography",
         "rfc8785",
         "click",
-        "rich",
         "pydantic",
         "httpx",
         "jinja2",
@@ -90,7 +89,7 @@ def examine() -> dict[str, Any]:
         extras[extra] = {
             "packages": found,
             "complete": not missing,
-            "hint": extra_hint(extra) if missing and extra != "base" else None,
+            "hint": MissingExtraError.hint_for(extra) if missing and extra != "base" else None,
         }
     return {
         "nsmark": __version__,

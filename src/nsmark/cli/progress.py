@@ -19,12 +19,14 @@ _BAR_WIDTH = 12
 class Progress:
     """Where a command stands: its stage, how much of it is done, and how long it may still take."""
 
-    def __init__(self, stage: str) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, stage: str, announces: bool = False) -> None:
+        self._lock, self._announces, self._name = threading.Lock(), announces, stage
         self.stage(stage)
 
     def stage(self, name: str) -> None:
-        """Begin another part of the work."""
+        """Begin another part of the work; a log is told at once."""
+        if self._announces and name != self._name:
+            _write(f"{name} …\n")
         with self._lock:
             self._name, self._began = name, time.monotonic()
             self._done, self._total, self._text = 0, 0, ""
@@ -37,6 +39,11 @@ class Progress:
             if self._first is None or done < self._first[0]:
                 self._first = (done, time.monotonic())
             self._done, self._total, self._text = done, total, text
+
+    @property
+    def has_counted(self) -> bool:
+        """Whether it is known how much there is to do."""
+        return self._total > 0
 
     def line(self, bar: bool = False) -> str:
         """Return where it stands, in a line."""
@@ -63,15 +70,19 @@ class Progress:
 @contextlib.contextmanager
 def progress_bar(stage: str, quiet: bool) -> Iterator[Progress]:
     """Yield where a command tells how far it is; nothing is shown where ``quiet``."""
-    progress = Progress(stage)
+    is_terminal, ended = sys.stderr.isatty(), threading.Event()
+    progress = Progress(stage, announces=not (quiet or is_terminal))
     if quiet:
         yield progress
         return
-    is_terminal, ended = sys.stderr.isatty(), threading.Event()
 
     def show() -> None:
         while not ended.wait(_TERMINAL_SECONDS if is_terminal else _LOG_SECONDS):
-            _write(progress, is_terminal)
+            if is_terminal:  # the cursor goes back: whatever is printed next stands there
+                width = shutil.get_terminal_size().columns - 1
+                _write(f"\r\033[K{progress.line(bar=True)[:width]}\r")
+            else:
+                _write(progress.line() + "\n")
 
     thread = threading.Thread(target=show, daemon=True)
     thread.start()
@@ -80,16 +91,13 @@ def progress_bar(stage: str, quiet: bool) -> Iterator[Progress]:
     finally:
         ended.set()
         thread.join()
-        _write(progress, is_terminal, last=True)
+        if is_terminal:
+            _write("\r\033[K")
+    if not is_terminal and progress.has_counted:
+        _write(progress.line() + "\n")
 
 
-def _write(progress: Progress, is_terminal: bool, last: bool = False) -> None:
-    if is_terminal:
-        # The cursor goes back to the start: whatever is printed next stands there.
-        width = shutil.get_terminal_size().columns - 1
-        text = "\r\033[K" + ("" if last else progress.line(bar=True)[:width] + "\r")
-    else:
-        text = progress.line() + "\n"
+def _write(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):  # the reader went away: the work goes on
         sys.stderr.write(text)
         sys.stderr.flush()

@@ -208,6 +208,6 @@ def command(
         document |= {"error": message, "hint": hint, "exit_code": report.exit_code}
     if as_json:
         echo_json(document)
-    elif report.exit_code != 3 and not quiet:
-        click.echo(report.to_text())
+    elif report.exit_code != 3:
+        click.echo(report.to_text().partition("\n")[0] if quiet else report.to_text())
     return report.exit_code

@@ -199,9 +199,9 @@ def log_to_standard_error() -> None:
     """Write every log line to standard error; there are no secrets in them."""
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter(_LOG_FORMAT))
-    levels: dict[str, Any] = {"nsmark": logging.INFO, "uvicorn": logging.WARNING}
-    for name, level in levels.items():
+    ours, theirs = ("nsmark", "nsmark_authority"), ("uvicorn",)
+    for name in (*ours, *theirs):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
-        logger.setLevel(level)
+        logger.setLevel(logging.INFO if name in ours else logging.WARNING)
         logger.propagate = False

@@ -66,4 +66,4 @@ def test_checking_a_receipt_needs_the_package_for_time_stamps_alone(
     )
 
     assert done.returncode == status, done.stderr
-    assert ("nsmark[authority]" in done.stderr) == (status == 3)
+    assert ("'.[authority]'" in done.stderr) == (status == 3)
