@@ -23,7 +23,7 @@ def picture(stored: Sequence[dict[str, Any]]) -> str | None:
     points = [
         Point(row.attack, row.utility.points_lost, left, row.verdict == "owned")
         for row in rows
-        if row.utility is not None and (left := pair_code_decades(row)) is not None
+        if row.error is None and row.utility and (left := pair_code_decades(row)) is not None
     ]
     if not points:
         return None

@@ -92,6 +92,7 @@ ELSEWHERE = {
     "common_words.py": "test_common_words.py::test_the_list_can_be_read_as_one_for_pair_codes",
     "embedding_table.py": "test_embedding_table.py::test_a_row_holds_every_measurement",
     "fidelity.py": "test_fidelity.py::test_a_small_run_from_end_to_end",
+    "pages.py": "../test_results_pages.py::test_pages_are_what_their_json_files_say",
 }
 """Tests that run a script's main."""
 
