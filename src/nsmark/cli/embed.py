@@ -336,7 +336,7 @@ def command(
                 group=group,
                 resume=resume,
                 max_seconds=max_seconds,
-                on_progress=lambda p: update(p.step, p.planned_steps, _describe(p)),
+                on_progress=lambda p: update(p.step, p.planned_steps, f"steps  {_describe(p)}"),
                 on_stage=update.stage,
             )
         if group is not None and not group.is_first:
