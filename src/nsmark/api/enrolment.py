@@ -20,7 +20,7 @@ from nsmark.payload.payload import WatermarkPayload
 from nsmark.report.versions import library_versions
 from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.controls import Control, Controls
-from nsmark.verification.evidence import Evidence, OwnerReference
+from nsmark.verification.evidence import Evidence, OwnerReference, key_flaw, read_pairs
 from nsmark.verification.questions import key_questions
 from nsmark.verification.statistics import EXTRACTION
 from nsmark.verification.thresholds import paper_thresholds
@@ -54,7 +54,7 @@ def enroll(
     control = Control("reference", evidence.triggered, evidence.rank, evidence.untriggered)
     thresholds = paper_thresholds(own.triggered, [control.triggered])
     key = replace(draft, thresholds=thresholds, controls=(control.record(),))
-    missing = _not_shown(owner, own, answers, control)
+    missing = _not_shown(owner, own, control)
     if missing:
         raise EmbeddingError(
             f"the saved model does not verify: {'; '.join(missing)}",
@@ -74,16 +74,17 @@ def own_check(
         key = _draft_key(
             payload, signed_claim, model, trainer.extractor, config, _NOT_YET_SAVED, answers
         )
-        return unshown_marks(key, key_questions(key), answers)
+        questions = key_questions(key)
+        flaw, read = key_flaw(key, questions), read_pairs(key, questions, answers, [])
+        return unshown_marks(key, flaw, read)
 
     return unshown
 
 
-def _not_shown(
-    owner: OwnerReference, own: Evidence, answers: RecordedOutputs, control: Control
-) -> Sequence[str]:
+def _not_shown(owner: OwnerReference, own: Evidence, control: Control) -> Sequence[str]:
     """Return what keeps a verifier from reading every mark that was asked for."""
-    found = unshown_marks(owner.key, owner.questions, answers)
+    read = (own.pairs, own.wager) if own.pairs and own.wager else None
+    found = unshown_marks(owner.key, owner.flaw, read)
     if found:
         return found
     judged = judge(owner, own, Controls([control]))

@@ -13,10 +13,8 @@ from nsmark.core.pair_code import PairReading
 from nsmark.core.pair_wager import PairWager
 from nsmark.keyfile.document import Thresholds
 from nsmark.keyfile.schema import WatermarkKey
-from nsmark.suspects.recorded import RecordedOutputs
 from nsmark.verification.controls import CHANGED, Control, Controls
-from nsmark.verification.evidence import Evidence, OwnerReference, key_flaw, read_pairs
-from nsmark.verification.questions import Questions
+from nsmark.verification.evidence import Evidence, OwnerReference
 from nsmark.verification.statistics import EXTRACTION, STATISTICS, Statistics
 from nsmark.verification.thresholds import (
     DEFAULT_RATE,
@@ -402,22 +400,19 @@ def _describe(threshold: Threshold, statistics: Statistics, counted: Statistics)
 
 
 def unshown_marks(
-    key: WatermarkKey, questions: Questions, answers: RecordedOutputs
+    key: WatermarkKey, flaw: str | None, read: tuple[PairReading, PairWager] | None
 ) -> tuple[str, ...]:
     """Return what a key's own model does not show of its marks, in sentences; nothing if all.
 
     Args:
         key: The key, with the model's outputs.
-        questions: The key's.
-        answers: The same outputs, and those to the pair code's texts.
+        flaw: Why it contradicts itself (:func:`key_flaw`).
+        read: What was read of its pair code from the model; None where nothing was.
     """
-    flaw = key_flaw(key, questions)
     found = [] if flaw is None else [flaw]
-    if "pairs" in key.configuration.marks:
-        read = read_pairs(key, questions, answers, [])
-        if read is None or not _is_read(*read):
-            rate = 0.0 if read is None else read[0].rate
-            found.append(f"the model does not carry the pair code: {rate:.2f} of it is read")
+    if "pairs" in key.configuration.marks and (read is None or not _is_read(*read)):
+        rate = 0.0 if read is None else read[0].rate
+        found.append(f"the model does not carry the pair code: {rate:.2f} of it is read")
     return tuple(found)
 
 
